@@ -42,7 +42,7 @@ impl AwaitedChanges {
                 key,
                 record,
                 hot: false,
-            } => (key, record.rev()),
+            } => (key, record.rev),
             FeedMessage::Del { key, rev } => (key, rev),
             FeedMessage::Changed { key } => (key, u64::MAX),
             _ => return,
@@ -174,8 +174,8 @@ impl Wait {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use edgelink_wire::Record;
     use edgelink_wire::feed::Beat;
+    use edgelink_wire::record::{RecordBytes, RecordKind};
     use std::time::Duration;
 
     /// A feed that is current, with its end.
@@ -197,7 +197,11 @@ mod tests {
     fn put(key: &str, rev: u64, hot: bool) -> FeedMessage<'_> {
         FeedMessage::Put {
             key,
-            record: Record::Absent { rev },
+            record: RecordBytes {
+                bytes: &[],
+                kind: RecordKind::Absent,
+                rev,
+            },
             hot,
         }
     }

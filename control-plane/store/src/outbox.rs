@@ -14,6 +14,7 @@ use edgelink_database::session::Session;
 use edgelink_database::sql::{Value, insert_literally, sql};
 use edgelink_wire::code::MAX_CODE_LENGTH;
 use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
+use edgelink_wire::record::RecordBytes;
 use edgelink_wire::{Record, RecordError};
 use std::fmt::Display;
 use std::io::Write;
@@ -203,7 +204,7 @@ impl<'a> PendingChange<'a> {
     ///
     /// # Errors
     /// If the record has a format unknown to this version.
-    pub fn record(&self) -> Result<Record<&'a str>, RecordError> {
-        Record::decode(self.record)
+    pub fn record(&self) -> Result<RecordBytes<&'a [u8]>, RecordError> {
+        RecordBytes::decode(self.record)
     }
 }

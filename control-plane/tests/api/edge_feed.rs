@@ -78,7 +78,7 @@ impl<'a> Follower<'a> {
 fn change(message: FeedMessage<'_>) -> Option<(String, i64)> {
     match message {
         FeedMessage::Put { key, record, .. } => {
-            Some((key.to_owned(), i64::try_from(record.rev()).unwrap()))
+            Some((key.to_owned(), i64::try_from(record.rev).unwrap()))
         }
         FeedMessage::Del { key, rev } => Some((key.to_owned(), -i64::try_from(rev).unwrap())),
         FeedMessage::Changed { .. } | FeedMessage::Flush | FeedMessage::Beat(_) => None,

@@ -8,16 +8,15 @@ use self::changes::Changes;
 use self::lru::{Lru, Place};
 use self::shared::{CacheSlot, Newer, Offer, SharedRecord, Slots};
 use crate::clicks::{Clicker, Counting, Tallied};
-use crate::fetched_record::FetchedRecord;
 use crate::flights::PendingLookup;
-use crate::freshness::{
-    Coverage, Freshness, HeldRevision, Lifetimes, Precedence, RecordKind, Usability,
-};
+use crate::freshness::{Coverage, Freshness, HeldRevision, Lifetimes, Precedence, Usability};
 use crate::host::{NEVER_WRITTEN, SharedData, Version};
 use crate::metrics::Tier;
 use crate::settings::Settings;
 use crate::time::Moment;
 use edgelink_wire::Record;
+use edgelink_wire::record::RecordBytes;
+use edgelink_wire::record::RecordKind;
 use foldhash::fast::SeedableRandomState;
 use std::ops::Deref;
 
@@ -67,7 +66,7 @@ pub(crate) enum Lookup {
 /// A fetched record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fetched<'a> {
-    pub(crate) record: FetchedRecord<&'a [u8]>,
+    pub(crate) record: RecordBytes<&'a [u8]>,
     /// It was current at that moment or later.
     pub(crate) at: Moment,
     pub(crate) source: Source,
@@ -85,7 +84,7 @@ pub(crate) enum Source {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Update<'a> {
     /// The link, or its absence.
-    pub(crate) record: Record<&'a str, &'a [u8]>,
+    pub(crate) record: RecordBytes<&'a [u8]>,
     /// Set for a hot link.
     pub(crate) is_hot: bool,
     /// It was current at that moment or later.
@@ -384,7 +383,7 @@ impl Caches {
         now: Moment,
     ) {
         let Update { record, is_hot, at } = update;
-        let rev = record.rev();
+        let RecordBytes { bytes, kind, rev } = record;
         let place = self.lru.find(key);
         let precedence = self.precedence(now);
         if place.is_some_and(|place| !self.may_replace(place, rev, precedence)) {
@@ -392,13 +391,12 @@ impl Caches {
         }
         let known = place.map(|place| self.known(place));
         let fetched = latest(known, rev, at);
-        encode(record, &mut self.encoded);
-        self.lru.put_protected(key, &self.encoded, fetched);
+        self.lru.put_protected(key, bytes, fetched);
         let offer = Offer {
             key,
-            record: &self.encoded,
+            record: bytes,
             rev,
-            kind: RecordKind::of(&record),
+            kind,
             fetched,
         };
         if is_hot {

@@ -20,7 +20,6 @@ use crate::control_plane::Callout;
 use crate::control_plane::callout::{self, CalloutError, LookupCallout, LookupReply, Response};
 use crate::flights::{Completed, FlightBounds, FlightId, Flights, Purpose, StreamId, Token};
 use crate::forms::{FormEnd, FormResult, Forms};
-use crate::freshness::RecordKind;
 use crate::host::{Clients, Log, Lookups, SharedData};
 use crate::metrics::{
     CalloutOutcome, Counts, Levels, Metric, Metrics, RecentRequests, Shares, Tier,
@@ -32,6 +31,7 @@ use crate::traces::Traces;
 use crate::visits::Leases;
 use action::Uses;
 pub use action::{Action, Again, Resumed};
+use edgelink_wire::record::RecordKind;
 pub use roots::RootId;
 
 use edgelink_wire::breaker::CircuitBreaker;

@@ -5,6 +5,7 @@ use crate::host::{
 };
 use crate::metrics::{Metric, Metrics};
 use crate::settings::{Described, RedisSettings, Settings};
+use edgelink_wire::record::RecordBytes;
 use edgelink_wire::{Entry, LinkAnswer, LinkRecord, Record};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
@@ -207,6 +208,11 @@ pub(crate) fn settings_with(more: &str) -> Settings {
 /// An ordinary link: 302, active, valid for ever, with the query forwarded.
 pub(crate) fn link(url: &str, rev: u64) -> Record<&str> {
     Record::Link(LinkRecord::ordinary(url, rev))
+}
+
+/// An encoded record, which is never freed.
+pub(crate) fn encoded(record: &Record<&str>) -> RecordBytes<&'static [u8]> {
+    RecordBytes::new(record, record.to_bytes().leak())
 }
 
 /// An encoded entry.

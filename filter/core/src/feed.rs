@@ -11,6 +11,7 @@ use crate::warm::Warm;
 use edgelink_wire::Record;
 use edgelink_wire::domain_record::domain_of_key;
 use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::record::{RecordBytes, RecordKind};
 
 /// Applies feed messages.
 pub(crate) struct FeedApplier<'a> {
@@ -39,7 +40,8 @@ impl FeedApplier<'_> {
                 FeedOutcome::Put
             }
             FeedMessage::Del { key, rev } => {
-                self.apply_update(data, key, Record::Absent { rev }, false, now);
+                let record = RecordBytes::of(&Record::Absent { rev });
+                self.apply_update(data, key, record.as_deref(), false, now);
                 FeedOutcome::Del
             }
             FeedMessage::Changed { key } => {
@@ -91,18 +93,18 @@ impl FeedApplier<'_> {
         &mut self,
         data: &mut impl SharedData,
         key: &str,
-        record: Record<&str>,
+        record: RecordBytes<&[u8]>,
         is_hot: bool,
         now: Moment,
     ) {
         if let Some(domain) = domain_of_key(key) {
-            return self.domains.on_change(domain, &record);
+            return self.domains.on_change(domain, &record.record());
         }
-        if let Record::Link(_) = record {
+        if record.kind == RecordKind::Link {
             self.admit(key);
         }
         self.warm.on_change(key.as_bytes());
-        self.flights.overtake(key.as_bytes(), Some(record.rev()));
+        self.flights.overtake(key.as_bytes(), Some(record.rev));
         let at = self
             .read_until
             .unwrap_or_else(|| self.caches.unknown_age(now));

@@ -1,7 +1,7 @@
 //! Freshness of records: by age, by a feed that covers them, and by events that make them stale or invalid.
 
 use crate::time::Moment;
-use edgelink_wire::Record;
+use edgelink_wire::record::RecordKind;
 
 /// The lifetimes of cached records, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +25,6 @@ pub(crate) enum Usability {
     Stale,
     /// It is never served.
     Unusable,
-}
-
-/// The two kinds of records, as far as their lifetimes differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecordKind {
-    /// A link.
-    Link,
-    /// The absence of a link.
-    Absent,
 }
 
 /// Coverage of a feed: every change between `since` and `read_until` to a record fetched after `since` came by the feed.
@@ -74,16 +65,6 @@ impl Lifetimes {
         self.fresh_millis
             .max(self.absent_fresh_millis)
             .max(self.with_feed_millis)
-    }
-}
-
-impl RecordKind {
-    /// The kind of a record.
-    pub(crate) fn of<U, B>(record: &Record<U, B>) -> Self {
-        match record {
-            Record::Link(_) => Self::Link,
-            Record::Absent { .. } => Self::Absent,
-        }
     }
 }
 

@@ -34,7 +34,6 @@ pub mod edge;
 #[cfg(test)]
 mod fake;
 mod feed;
-mod fetched_record;
 pub mod flights;
 pub mod forms;
 pub mod freshness;

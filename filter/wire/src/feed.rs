@@ -1,7 +1,7 @@
 //! The messages of the feed, which carries changes from the control plane to the edges.
 //!
 //! A message is a list of fields, as an entry of the Redis stream [`crate::redis::FEED_STREAM`] has them: `op`, and by
-//! `op` further ones. Values are bytes; `record` is an encoded [`Record`].
+//! `op` further ones. Values are bytes; `record` is an encoded [`Record`](crate::Record).
 //!
 //! | op | fields | meaning |
 //! |---|---|---|
@@ -19,7 +19,7 @@
 //! that a loss at the end of the stream is noticed too.
 
 use crate::error::RecordError;
-use crate::record::Record;
+use crate::record::RecordBytes;
 use std::fmt;
 use std::str::FromStr;
 
@@ -82,7 +82,7 @@ pub enum FeedMessage<'a> {
         /// `{domain}/{code}`.
         key: &'a str,
         /// The link, or that it is absent.
-        record: Record<&'a str, &'a [u8]>,
+        record: RecordBytes<&'a [u8]>,
         /// True if the link is one of the most requested ones: all workers of an edge then share it, even before a request for
         /// it. Other changes never evict a link from the shared data.
         hot: bool,
@@ -149,7 +149,7 @@ impl<'a> FeedMessage<'a> {
                 record,
                 hot,
             } => {
-                let mut fields = vec![op("put"), key(k), ("record", record.to_bytes())];
+                let mut fields = vec![op("put"), key(k), ("record", record.bytes.to_vec())];
                 fields.extend(hot.then(|| ("hot", b"1".to_vec())));
                 fields
             }
@@ -223,7 +223,7 @@ impl<'a> MessageFields<'a> {
         match self.op {
             Some(b"put") => Ok(FeedMessage::Put {
                 key: text("key", self.key)?,
-                record: Record::decode(self.record.ok_or(RecordError::Field("record"))?)?,
+                record: RecordBytes::decode(self.record.ok_or(RecordError::Field("record"))?)?,
                 hot: self.hot,
             }),
             Some(b"del") => Ok(FeedMessage::Del {
@@ -383,6 +383,7 @@ mod tests {
     proptest! {
         #[test]
         fn feed_message_when_encoded_and_decoded_is_equal(record in any_record(), key in "[a-z.]{1,20}/[0-9A-Za-z]{7}", number: u64, age_millis: u32, hot: bool) {
+            let record = RecordBytes::of(&record.as_deref());
             reads_back(FeedMessage::Put { key: &key, record: record.as_deref(), hot });
             reads_back(FeedMessage::Del { key: &key, rev: number });
             reads_back(FeedMessage::Changed { key: &key });

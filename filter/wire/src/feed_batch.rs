@@ -167,6 +167,7 @@ pub fn decode_message(mut bytes: &[u8]) -> Result<FeedMessage<'_>, RecordError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::RecordBytes;
     use crate::record::tests::any_record;
     use proptest::prelude::*;
 
@@ -218,6 +219,7 @@ mod tests {
             waited_millis: u64,
             gap: bool,
         ) {
+            let records: Vec<_> = records.iter().map(|(record, hot)| (RecordBytes::of(&record.as_deref()), *hot)).collect();
             let messages: Vec<FeedMessage<'_>> = records
                 .iter()
                 .map(|(record, hot)| FeedMessage::Put { key: "a.example/b", record: record.as_deref(), hot: *hot })

@@ -12,10 +12,12 @@
 //! | 0..=[`MAX_EXTENSION_LENGTH`] | the [`Extension`], behind its length |
 //! | rest | the target, visible ASCII; empty for an absent record |
 
+mod bytes;
 pub(crate) mod domain_targets;
 mod extension;
 mod status;
 
+pub use bytes::{RecordBytes, RecordKind};
 pub use domain_targets::{DomainTargets, MAX_DOMAIN_TARGET_LENGTH};
 pub use extension::{Extension, MAX_EXTENSION_LENGTH};
 pub use status::{LinkState, LinkStateError, RedirectStatus};

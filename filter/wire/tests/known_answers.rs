@@ -9,6 +9,7 @@ use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::health::{self, RequestsByTier};
 use edgelink_wire::password::{UnlockKey, cookie_name};
 use edgelink_wire::record::Extension;
+use edgelink_wire::record::RecordBytes;
 use edgelink_wire::rules::{self, Rule, Rules, Visitor};
 use edgelink_wire::visits::{ReturnOutcome, SettledBlock, VisitReturn, VisitReturns};
 use edgelink_wire::{
@@ -263,10 +264,11 @@ fn entry_when_encoded_equals_known_bytes() {
 
 #[test]
 fn feed_batch_when_encoded_equals_known_bytes() {
+    let record = RecordBytes::of(&Record::Absent { rev: 7 });
     let messages = [
         FeedMessage::Put {
             key: "a.example/b",
-            record: Record::Absent { rev: 7 },
+            record: record.as_deref(),
             hot: true,
         },
         FeedMessage::Del {

@@ -5,6 +5,7 @@ use edgelink_tests::abi::host::{Fleet, Outcome, Response};
 use edgelink_tests::scenario::{DOMAIN, Reply, feed_batch, link, path_of, snapshot};
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::health::{self, RequestsByTier, WorkerHealth};
+use edgelink_wire::record::RecordBytes;
 use edgelink_wire::{FeedBatch, Record, Snapshot, clicks};
 use serde_json::json;
 use std::time::Duration;
@@ -77,6 +78,7 @@ fn change_when_polled_is_served_at_once() {
     assert_eq!(poll.timeout, Some(Duration::from_millis(2_800)));
     let key = format!("{DOMAIN}{asked}");
     let record = Record::Link(link("https://alias.example/"));
+    let record = RecordBytes::of(&record.as_deref());
     let put = FeedMessage::Put {
         key: &key,
         record: record.as_deref(),

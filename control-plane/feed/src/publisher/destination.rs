@@ -54,7 +54,7 @@ impl FeedSink {
         let (mut records, mut changed) = (Vec::new(), Vec::new());
         for message in messages {
             match *message {
-                FeedMessage::Put { key, record, .. } => records.push((key, record)),
+                FeedMessage::Put { key, record, .. } => records.push((key, record.record())),
                 FeedMessage::Del { key, rev } => records.push((key, Record::Absent { rev })),
                 FeedMessage::Changed { key } => changed.push(key.to_owned()),
                 FeedMessage::Flush | FeedMessage::Beat(_) => {}

@@ -2,8 +2,8 @@
 
 use edgelink_settings::telemetry::prometheus::PUBLISHER_MALFORMED;
 use edgelink_store::{PendingBatch, PendingChange};
-use edgelink_wire::Record;
 use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::record::RecordKind;
 use metrics::counter;
 
 /// The messages of batches, in order. A revision up to `floor` is published as a key only: a cache may have a record with
@@ -39,8 +39,11 @@ fn unreadable(batch: &PendingBatch) -> Vec<FeedMessage<'_>> {
 fn message<'a>(change: &PendingChange<'a>, floor: u64) -> FeedMessage<'a> {
     let key = change.key;
     match change.record() {
-        Ok(record) if record.rev() <= floor => FeedMessage::Changed { key },
-        Ok(Record::Absent { rev }) => FeedMessage::Del { key, rev },
+        Ok(record) if record.rev <= floor => FeedMessage::Changed { key },
+        Ok(record) if record.kind == RecordKind::Absent => FeedMessage::Del {
+            key,
+            rev: record.rev,
+        },
         Ok(record) => FeedMessage::Put {
             key,
             record,

@@ -7,7 +7,9 @@ use super::{Publisher, WriteState};
 use edgelink_redis::{Append, Appended};
 use edgelink_settings::telemetry::prometheus::PUBLISHER_CHANGES;
 use edgelink_store::{BoundState, MAX_BATCH_BYTES, PendingBatch, PublisherState};
+use edgelink_wire::Record;
 use edgelink_wire::feed::{Beat, FeedMessage};
+use edgelink_wire::record::RecordBytes;
 use metrics::counter;
 use tokio::time::Instant;
 
@@ -164,9 +166,11 @@ impl Publisher {
     async fn publish_hot(&mut self) -> Result<(), PublishError> {
         let links = self.hot.take().await;
         for some in links.chunks(AT_ONCE) {
-            let messages: Vec<FeedMessage<'_>> = some
-                .iter()
-                .map(|(key, record)| FeedMessage::Put {
+            let encode = |(_, record): &(_, Record<String>)| RecordBytes::of(&record.as_deref());
+            let records: Vec<_> = some.iter().map(encode).collect();
+            let messages = some.iter().zip(&records);
+            let messages: Vec<FeedMessage<'_>> = messages
+                .map(|((key, _), record)| FeedMessage::Put {
                     key,
                     record: record.as_deref(),
                     hot: true,

@@ -433,8 +433,9 @@ impl<'s, S: PageSource + ?Sized> KeyScan<'s, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use edgelink_wire::CodeLength;
     use edgelink_wire::feed::Beat;
-    use edgelink_wire::{CodeLength, Record};
+    use edgelink_wire::record::{RecordBytes, RecordKind};
 
     fn known() -> KnownKeys {
         KnownKeys::new(CodeSpace::new(CodeLength::DEFAULT, None))
@@ -445,7 +446,11 @@ mod tests {
     }
 
     fn put(key: &str) -> FeedMessage<'_> {
-        let record = Record::Absent { rev: 1 };
+        let record = RecordBytes {
+            bytes: &b""[..],
+            kind: RecordKind::Absent,
+            rev: 1,
+        };
         FeedMessage::Put {
             key,
             record,

@@ -112,19 +112,13 @@ fn for_people(batch: &ChangeBatch) -> Value {
 
 fn message(message: &FeedMessage<'_>) -> Value {
     match message {
-        FeedMessage::Put {
-            key,
-            record: Record::Link(link),
-            hot,
-        } => json!({
-            "op": "put", "key": key, "rev": link.rev, "url": link.url, "state": link.state.as_str(), "hot": hot,
-        }),
-        FeedMessage::Put {
-            key,
-            record: Record::Absent { rev },
-            ..
-        }
-        | FeedMessage::Del { key, rev } => json!({ "op": "del", "key": key, "rev": rev }),
+        FeedMessage::Put { key, record, hot } => match record.record() {
+            Record::Link(link) => json!({
+                "op": "put", "key": key, "rev": link.rev, "url": link.url, "state": link.state.as_str(), "hot": hot,
+            }),
+            Record::Absent { rev } => json!({ "op": "del", "key": key, "rev": rev }),
+        },
+        FeedMessage::Del { key, rev } => json!({ "op": "del", "key": key, "rev": rev }),
         FeedMessage::Flush => json!({ "op": "flush" }),
         FeedMessage::Changed { key } => json!({ "op": "changed", "key": key }),
         FeedMessage::Beat(beat) => {

@@ -6,9 +6,10 @@
 //! Layout of a slot's value: 1 byte version, 8 bytes fetch time (milliseconds of the machine's monotonic clock,
 //! little-endian), the encoded [`Entry`].
 
-use crate::freshness::{HeldRevision, Precedence, RecordKind};
+use crate::freshness::{HeldRevision, Precedence};
 use crate::host::{NEVER_WRITTEN, SharedData, SharedValue, Version};
 use crate::time::Moment;
+use edgelink_wire::record::RecordKind;
 use edgelink_wire::{Entry, Record};
 use std::ops::Deref;
 

@@ -1,12 +1,12 @@
 //! Tier 5: lookups at the control plane: the request, and reading the answer. Requests for visits go the same way.
 
-use crate::fetched_record::FetchedRecord;
 use crate::flights::{FlightId, Purpose, StreamId};
-use crate::freshness::RecordKind;
 use edgelink_wire::code::MAX_CODE_LENGTH;
 use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
 use edgelink_wire::record::MAX_RECORD_LENGTH;
-use edgelink_wire::{LinkAnswer, Record, VisitsRequest};
+use edgelink_wire::record::RecordBytes;
+use edgelink_wire::record::RecordKind;
+use edgelink_wire::{LinkAnswer, VisitsRequest};
 
 /// Maximum length of an answer's body, in bytes: key, record, and 64 for all numbers. Longer ones are not read.
 pub const MAX_BODY_BYTES: usize = MAX_DOMAIN_LENGTH + 1 + MAX_CODE_LENGTH + MAX_RECORD_LENGTH + 64;
@@ -130,7 +130,7 @@ pub(crate) enum CalloutError {
 /// The answer of the control plane to a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LookupReply<'a> {
-    pub(crate) record: FetchedRecord<&'a [u8]>,
+    pub(crate) record: RecordBytes<&'a [u8]>,
     /// Upper bound of the record's age when it was sent, in milliseconds.
     pub(crate) age_millis: u64,
 }
@@ -182,9 +182,8 @@ fn answer<'a>(body: &'a [u8], key: &[u8]) -> Option<LookupReply<'a>> {
     let answer = LinkAnswer::split(body)
         .ok()
         .filter(|answer| answer.key == key)?;
-    let record = Record::decode(answer.record).ok()?;
     Some(LookupReply {
-        record: FetchedRecord::new(&record, answer.record),
+        record: RecordBytes::decode(answer.record).ok()?,
         age_millis: answer.age_millis,
     })
 }
@@ -194,6 +193,7 @@ mod tests {
     use super::*;
     use crate::fake::{aged, answer, hasher, link, settings};
     use crate::flights::{FlightBounds, Flights};
+    use edgelink_wire::Record;
     use edgelink_wire::record::MAX_EXTENSION_LENGTH;
     use edgelink_wire::target::MAX_URL_LENGTH;
     use proptest::prelude::*;

@@ -19,9 +19,9 @@ use crate::settings::Settings;
 use crate::time::Moment;
 use crate::visits::Leases;
 use crate::warm::{Reading, Warm};
-use edgelink_wire::Record;
 use edgelink_wire::WorkerHealth;
 use edgelink_wire::clicks::{VisitorKeys, WorkerId};
+use edgelink_wire::record::RecordBytes;
 use edgelink_wire::visits::worker_text;
 
 /// The configured background callouts.
@@ -348,7 +348,7 @@ impl Edge {
             .read_until
             .is_some_and(|until| until >= reading.since);
         for link in self.background.warm.take(reading).into_iter().rev() {
-            if let Ok(record) = Record::decode(&link.record) {
+            if let Ok(record) = RecordBytes::decode(&link.record) {
                 let update = Update {
                     record,
                     is_hot: true,

@@ -175,9 +175,9 @@ impl Edge {
         if age_millis >= self.settings.lifetimes.fresh_millis {
             return self.fall_back(data, completed);
         }
-        match Record::decode(record.bytes) {
-            Ok(domain @ Record::Link(_)) => self.api_domains.on_asked(&domain),
-            _ => {
+        match record.record() {
+            domain @ Record::Link(_) => self.api_domains.on_asked(&domain),
+            Record::Absent { .. } => {
                 let fetched = Fetched {
                     record,
                     at: completed.asked.started.before(age_millis),

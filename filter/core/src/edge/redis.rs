@@ -5,13 +5,13 @@ use super::action::{Action, Resumed, Uses};
 use crate::cache::{Fetched, Inserted, Source};
 use crate::control_plane::Callout;
 use crate::control_plane::callout::LookupCallout;
-use crate::fetched_record::FetchedRecord;
 use crate::flights::{Completed, FlightId, PendingLookup};
-use crate::freshness::RecordKind;
 use crate::host::{ConnectionToken, Log, Lookups, RedisEvent, SharedData};
 use crate::metrics::{CalloutOutcome, Metric, RedisOutcome, Tier};
 use crate::redis::{FeedView, LookupAnswer, RedisConnection};
 use crate::time::Moment;
+use edgelink_wire::record::RecordBytes;
+use edgelink_wire::record::RecordKind;
 
 /// A worker's connection; `None` before its first request, and without Redis.
 #[derive(Debug, Default)]
@@ -172,7 +172,7 @@ impl Edge {
         &mut self,
         data: &mut impl SharedData,
         asked: &PendingLookup,
-        record: FetchedRecord<Vec<u8>>,
+        record: RecordBytes<Vec<u8>>,
         at: Moment,
     ) -> Result<Vec<u8>, RedisOutcome> {
         let fetched = Fetched {

@@ -26,7 +26,7 @@ mod visits;
 
 use super::*;
 use crate::control_plane::BackgroundCallout;
-use crate::fake::{Host, aged, entry, link, settings, settings_with};
+use crate::fake::{Host, aged, encoded, entry, link, settings, settings_with};
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::{LinkAnswer, Record};
 

@@ -2,7 +2,6 @@
 
 use super::probes::{Current, FeedView, Probes};
 use super::transport::Transport;
-use crate::fetched_record::FetchedRecord;
 use crate::flights::FlightId;
 use crate::host::{ConnectionToken, HashLookup, Log, Lookups, RedisEvent};
 use crate::log_throttle::LogThrottle;
@@ -12,6 +11,7 @@ use crate::resp::lookup::{self, LookupCommand, LookupError};
 use crate::resp::{Event, Failure, Output, Reply};
 use crate::settings::RedisSettings;
 use crate::time::Moment;
+use edgelink_wire::record::RecordBytes;
 use edgelink_wire::redis::{CLUSTER_LASTS_MILLIS, LINK_FIELDS, STATE_FIELDS, STATE_KEY};
 
 /// A request to Redis.
@@ -48,7 +48,7 @@ struct OutputHandler {
 pub(crate) struct LookupAnswer {
     pub(crate) flight: FlightId,
     /// The record in Redis, or the reason why there is no usable one.
-    pub(crate) record: Result<FetchedRecord<Vec<u8>>, RedisOutcome>,
+    pub(crate) record: Result<RecordBytes<Vec<u8>>, RedisOutcome>,
     /// The record was current then or later.
     pub(crate) at: Moment,
 }
@@ -293,13 +293,13 @@ impl OutputHandler {
         log: &mut impl Log,
         now: Moment,
         reply: Result<Reply<'_>, Failure<'_>>,
-    ) -> Result<FetchedRecord<Vec<u8>>, RedisOutcome> {
+    ) -> Result<RecordBytes<Vec<u8>>, RedisOutcome> {
         let reply = reply.map_err(|failure| match failure {
             Failure::TimedOut => RedisOutcome::Timeout,
             Failure::Disconnected | Failure::Refused(_) => RedisOutcome::Failed,
         })?;
         match lookup::read(reply) {
-            Ok(Some(record)) => Ok(FetchedRecord::new(&record, record.to_bytes())),
+            Ok(Some(record)) => Ok(RecordBytes::of(&record)),
             Ok(None) => Err(RedisOutcome::Miss),
             Err(error) => {
                 self.note_garbled(log, now, error);

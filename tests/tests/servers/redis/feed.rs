@@ -6,6 +6,7 @@ use edgelink_redis::{Append, Appended, Redis};
 use edgelink_tests::servers::RedisServer;
 use edgelink_wire::FeedPosition;
 use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::record::RecordBytes;
 
 fn beats(numbers: std::ops::Range<u64>) -> Vec<FeedMessage<'static>> {
     numbers.map(beat).collect()
@@ -17,6 +18,7 @@ async fn entries_when_read_are_in_order_and_name_their_predecessor() {
     let redis = connected(&server.url()).await;
     assert_eq!(redis.newest().await.unwrap(), FeedPosition::START);
     let record = link("https://example.com/ä".trim_end_matches('ä'), 3);
+    let record = RecordBytes::of(&record.as_deref());
     let put = FeedMessage::Put {
         key: "a.example/b",
         record: record.as_deref(),
@@ -200,6 +202,7 @@ async fn append_when_redis_has_changed_needs_another_generation() {
 /// Appends so many links of almost 8 KiB, at most 64 at once.
 async fn append_long_links(redis: &Redis, count: usize) {
     let long = link(&format!("https://example.com/{}", "x".repeat(7_900)), 1);
+    let long = RecordBytes::of(&long.as_deref());
     let put = FeedMessage::Put {
         key: "a.example/b",
         record: long.as_deref(),

@@ -89,7 +89,7 @@ async fn outbox(store: &Store) -> Vec<(String, u64, Option<String>)> {
     let mut changes = Vec::new();
     for batch in &pending.batches {
         for change in batch.changes().expect("changes") {
-            let record: Record<&str> = change.record().expect("a record");
+            let record: Record<&str> = change.record().expect("a record").record();
             let root = DomainTargets::of_record(&record).and_then(|targets| targets.root);
             let root = root.map(str::to_owned);
             changes.push((change.key.to_owned(), record.rev(), root));

@@ -6,7 +6,8 @@ use edgelink_store::{
     Actor, BOUND_LEAD_MILLIS, DomainNames, FeedKind, FlushReason, LeaseClaim, MAX_BATCH_BYTES,
     MAX_LEASE_MILLIS, NUMBERS_SKIPPED, NewLink, Packed, Past, PublisherState, ScanProgress, Store,
 };
-use edgelink_wire::{FeedPosition, Record};
+use edgelink_wire::FeedPosition;
+use edgelink_wire::record::RecordKind;
 
 on_every_database!(
     change_when_committed_is_in_the_outbox_until_removed,
@@ -38,8 +39,8 @@ async fn outbox(store: &Store) -> Vec<(String, u64, bool)> {
     let changes = batches.iter().flat_map(|batch| batch.changes().unwrap());
     let read = changes.map(|change| {
         let record = change.record().unwrap();
-        let is_link = matches!(record, Record::Link(_));
-        (change.key.to_owned(), record.rev(), is_link)
+        let is_link = record.kind == RecordKind::Link;
+        (change.key.to_owned(), record.rev, is_link)
     });
     read.collect()
 }

@@ -52,7 +52,10 @@ async fn link_when_expired_becomes_a_published_tombstone(database: Database) {
     let changes = batches[0].changes().unwrap();
     assert_eq!(changes.len(), 1);
     assert_eq!(changes[0].key, "a.example/a");
-    assert_eq!(changes[0].record().unwrap(), Record::Absent { rev });
+    assert_eq!(
+        changes[0].record().unwrap().record(),
+        Record::Absent { rev }
+    );
     let mut gone = link(1, "a");
     gone.content.valid_until = Some(100);
     let wanted = Wanted {

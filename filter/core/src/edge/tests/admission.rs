@@ -25,7 +25,7 @@ fn alias_when_it_arrives_on_the_feed_redirects_at_once() {
     let key = format!("go.example/{}", code(BOUND + 5));
     let put = FeedMessage::Put {
         key: &key,
-        record: link("https://alias/", 1),
+        record: encoded(&link("https://alias/", 1)),
         hot: false,
     };
     assert_eq!(

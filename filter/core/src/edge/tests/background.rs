@@ -81,7 +81,7 @@ pub(super) fn gap(next: u64) -> Vec<u8> {
 fn put<'a>(key: &'a str, url: &'a str, rev: u64) -> FeedMessage<'a> {
     FeedMessage::Put {
         key,
-        record: link(url, rev),
+        record: encoded(&link(url, rev)),
         hot: false,
     }
 }
@@ -513,7 +513,7 @@ fn link_when_a_lower_rev_follows_a_flush_is_looked_up() {
         };
         let put = FeedMessage::Put {
             key: "go.example/a",
-            record: link("https://a/", rev),
+            record: encoded(&link("https://a/", rev)),
             hot,
         };
         FeedBatch::encode(head, [put].iter())

@@ -57,7 +57,7 @@ fn brand(rev: u64) -> (&'static str, Record<String>) {
 fn put<'a>(key: &'a str, record: &'a Record<String>) -> FeedMessage<'a> {
     FeedMessage::Put {
         key,
-        record: record.as_deref(),
+        record: encoded(&record.as_deref()),
         hot: false,
     }
 }

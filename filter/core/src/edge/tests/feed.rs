@@ -60,7 +60,7 @@ impl World {
 fn put<'a>(url: &'a str, rev: u64) -> FeedMessage<'a> {
     FeedMessage::Put {
         key: "go.example/a",
-        record: link(url, rev),
+        record: encoded(&link(url, rev)),
         hot: false,
     }
 }
@@ -218,7 +218,7 @@ fn change_when_from_a_backlog_is_as_old_as_the_feed() {
     }
     let put = FeedMessage::Put {
         key: "go.example/b",
-        record: link("https://b/", 1),
+        record: encoded(&link("https://b/", 1)),
         hot: true,
     };
     world.receive_from(5_000, &[put]);
@@ -282,7 +282,7 @@ fn answer_when_older_than_an_evicted_change_is_not_served() {
             .collect();
         let puts = keys.iter().map(|key| FeedMessage::Put {
             key,
-            record: link(&target, 1),
+            record: encoded(&link(&target, 1)),
             hot: false,
         });
         world.receive(&puts.collect::<Vec<_>>());

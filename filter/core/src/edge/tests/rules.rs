@@ -219,7 +219,7 @@ fn rules_when_the_feed_changes_them_take_effect() {
         (with_rule(&extension, 2), "https://rule/"),
         (link("https://own/?own=1", 3), "https://own/?own=1"),
     ] {
-        let hot = false;
+        let (record, hot) = (encoded(&record), false);
         world.receive(&[FeedMessage::Put { key, record, hot }]);
         assert_eq!(world.sent_to("/a", &android), target);
     }

@@ -228,7 +228,7 @@ fn link_when_it_has_no_uses_left_is_410_until_asked_again() {
     assert_eq!(world.visit("/a"), Answered(page(410, "lru")));
     let (extension, now) = (extension(), Moment::from_millis(world.now));
     let update = crate::cache::Update {
-        record: limited(&extension, 2),
+        record: encoded(&limited(&extension, 2)),
         is_hot: false,
         at: now,
     };
