@@ -174,8 +174,9 @@ impl Wait {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use edgelink_wire::Record;
     use edgelink_wire::feed::Beat;
-    use edgelink_wire::record::{RecordBytes, RecordKind};
+    use edgelink_wire::record::RecordBytes;
     use std::time::Duration;
 
     /// A feed that is current, with its end.
@@ -195,13 +196,10 @@ mod tests {
     }
 
     fn put(key: &str, rev: u64, hot: bool) -> FeedMessage<'_> {
+        let record = Record::Absent { rev };
         FeedMessage::Put {
             key,
-            record: RecordBytes {
-                bytes: &[],
-                kind: RecordKind::Absent,
-                rev,
-            },
+            record: RecordBytes::new(&record, record.to_bytes().leak()),
             hot,
         }
     }

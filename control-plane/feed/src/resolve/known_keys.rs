@@ -446,11 +446,8 @@ mod tests {
     }
 
     fn put(key: &str) -> FeedMessage<'_> {
-        let record = RecordBytes {
-            bytes: &b""[..],
-            kind: RecordKind::Absent,
-            rev: 1,
-        };
+        let record = Record::Absent { rev: 1 };
+        let record = RecordBytes::new(&record, record.to_bytes().leak());
         FeedMessage::Put {
             key,
             record,

@@ -26,6 +26,7 @@ pub enum RecordKind {
 impl RecordKind {
     /// The kind of a record.
     #[must_use]
+    #[inline]
     pub fn of<U, B>(record: &Record<U, B>) -> Self {
         match record {
             Record::Link(_) => Self::Link,
@@ -37,6 +38,7 @@ impl RecordKind {
 impl<B> RecordBytes<B> {
     /// A record and its encoding.
     #[must_use]
+    #[inline]
     pub fn new(record: &Record<&str>, bytes: B) -> Self {
         Self {
             bytes,
@@ -49,12 +51,14 @@ impl<B> RecordBytes<B> {
 impl RecordBytes<Vec<u8>> {
     /// Encodes a record.
     #[must_use]
+    #[inline]
     pub fn of(record: &Record<&str>) -> Self {
         Self::new(record, record.to_bytes())
     }
 
     /// Borrows the encoding.
     #[must_use]
+    #[inline]
     pub fn as_deref(&self) -> RecordBytes<&[u8]> {
         RecordBytes {
             bytes: &self.bytes,
