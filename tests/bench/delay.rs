@@ -6,7 +6,7 @@ use crate::rounds::percentile;
 use edgelink_tests::scenario::{CITY_HEADER, COUNTRY_HEADER, DOMAIN, Request};
 use edgelink_tests::servers::{ClickHouseServer, MariaDb, RedisServer};
 use edgelink_tests::stack::{Connection, ControlPlane, Envoy, EnvoyOptions, RedisOptions};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep, timeout};
@@ -111,8 +111,7 @@ impl Field {
 
     async fn measure(&self, clicks: usize) -> Delays {
         for place in 0..clicks {
-            let link = json!({ "longUrl": "https://example.com/", "customSlug": slug(place) });
-            self.planes[0].create(&link).await;
+            self.planes[0].link(&slug(place)).create().await;
         }
         // The start-up triggered by the first request is not measured.
         self.envoy.follow("/first-request").await;

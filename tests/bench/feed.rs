@@ -218,8 +218,7 @@ impl<'a> FeedField<'a> {
         pin(&[std::process::id()], &others());
         for link in 0..LINKS {
             let slug = format!("change-{link}");
-            let body = json!({ "longUrl": "https://example.com/", "customSlug": slug });
-            planes[0].create(&body).await;
+            planes[0].link(&slug).create().await;
         }
         Self { planes, processes }
     }

@@ -285,8 +285,8 @@ async fn create_links(control_plane: &ControlPlane, redis: &RedisServer) -> Vec<
     let mut pipe = Pipe::open(redis).await;
     let mut codes = Vec::new();
     for _ in 0..LINKS {
-        let link = control_plane.create(&json!({ "longUrl": TARGET })).await;
-        let code = link.text("shortCode").to_owned();
+        let link = control_plane.link("").to(TARGET).create().await;
+        let code = link.code().to_owned();
         pipe.link(&code, TARGET);
         pipe.plain(&code, TARGET);
         codes.push(code);
@@ -298,8 +298,8 @@ async fn create_links(control_plane: &ControlPlane, redis: &RedisServer) -> Vec<
 async fn create_links_with_rules(control_plane: &ControlPlane) -> Vec<String> {
     let mut codes = Vec::new();
     for _ in 0..LINKS {
-        let link = control_plane.create(&json!({ "longUrl": TARGET })).await;
-        let code = link.text("shortCode").to_owned();
+        let link = control_plane.link("").to(TARGET).create().await;
+        let code = link.code().to_owned();
         let path = format!("/links/{code}/rules");
         let answer = control_plane.api("POST", &path, &rules()).await;
         assert_eq!(answer.status, 200, "{answer:?}");

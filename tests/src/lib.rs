@@ -4,6 +4,7 @@
 pub mod abi;
 pub mod certificates;
 pub mod fuel;
+pub mod link;
 pub mod nemesis;
 pub mod scenario;
 pub mod servers;

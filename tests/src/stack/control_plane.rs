@@ -2,6 +2,7 @@
 
 use super::place::{edgelink_binary, free_port, local};
 use super::{Connection, EDGE_TOKEN, Process, Version};
+use crate::link::{LinkApi, LinkBuilder};
 use crate::scenario::{DOMAIN, Request};
 use edgelink_wire::{CodeLength, CodeSpace, PermutationKey};
 use serde_json::Value;
@@ -230,11 +231,9 @@ impl ControlPlane {
         stream
     }
 
-    /// Creates a link, which must succeed.
-    pub async fn create(&self, link: &Value) -> ApiAnswer {
-        let answer = self.api("POST", "/links", link).await;
-        assert_eq!(answer.status, 201, "{link}: {answer:?}");
-        answer
+    /// Starts a link with that code; see [`LinkBuilder::new`].
+    pub fn link(&self, code: &str) -> LinkBuilder<'_, Self> {
+        LinkBuilder::new(self, code)
     }
 
     /// Prepares another command of the binary, with its configuration.
@@ -258,6 +257,21 @@ impl ControlPlane {
     /// Opens a connection to the API.
     pub async fn connect(&self) -> Connection {
         Connection::open(self.address).await.expect("a connection")
+    }
+}
+
+impl LinkApi for ControlPlane {
+    type Answer = ApiAnswer;
+
+    async fn post_link(&self, link: &Value) -> ApiAnswer {
+        self.api("POST", "/links", link).await
+    }
+
+    fn created(answer: &ApiAnswer) -> Result<Value, String> {
+        match answer.status {
+            201 => Ok(answer.body.clone()),
+            _ => Err(format!("{answer:?}")),
+        }
     }
 }
 

@@ -1,8 +1,7 @@
 //! The whole product: a control plane, and an Envoy in front of it.
 
-use super::{ApiAnswer, ControlPlane, Envoy, EnvoyOptions};
-use crate::scenario::DOMAIN;
-use serde_json::{Value, json};
+use super::{ControlPlane, Envoy, EnvoyOptions};
+use crate::link::LinkBuilder;
 
 /// One control plane and one Envoy.
 #[derive(Debug)]
@@ -25,32 +24,8 @@ impl Deployment {
         }
     }
 
-    /// Creates a link on the default domain and returns the path of its short URL.
-    ///
-    /// # Panics
-    /// Panics if the API refuses it, or its short URL is not on that domain.
-    pub async fn create(&self, link: &Value) -> String {
-        path_of(&self.control_plane.create(link).await)
+    /// Starts a link with that code; see [`LinkBuilder::new`].
+    pub fn link(&self, code: &str) -> LinkBuilder<'_, ControlPlane> {
+        self.control_plane.link(code)
     }
-
-    /// Creates a link to `url`, like [`Self::create`].
-    pub async fn create_to(&self, url: &str) -> String {
-        self.create(&json!({ "longUrl": url })).await
-    }
-
-    /// Creates a link to `url` under the path `/{alias}`, like [`Self::create`].
-    pub async fn create_alias(&self, alias: &str, url: &str) -> String {
-        self.create(&json!({ "longUrl": url, "customSlug": alias }))
-            .await
-    }
-}
-
-/// Path of a link, such as `/abc` for the short URL `http://go.example/abc`.
-fn path_of(link: &ApiAnswer) -> String {
-    let url = link.text("shortUrl");
-    let path = url
-        .strip_prefix("http://")
-        .and_then(|url| url.strip_prefix(DOMAIN));
-    path.unwrap_or_else(|| panic!("{url} is not on {DOMAIN}"))
-        .to_owned()
 }

@@ -54,7 +54,7 @@ async fn crowd() {
         envoy,
         control_plane,
     };
-    let journey = Arc::new(One(edgelink.create_to(TARGET).await));
+    let journey = Arc::new(One(edgelink.link("").to(TARGET).create().await.path()));
     let planes = [edgelink.control_plane.address()];
     let as_ever = [
         ("EDGELINK_FRONT_WORKERS", "2"),

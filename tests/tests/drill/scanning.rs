@@ -9,7 +9,6 @@ use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{
     Connection, Production, ProductionOptions, code_space, resident_bytes,
 };
-use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -35,12 +34,8 @@ async fn scanning() {
     let start = Instant::now();
     tokio::time::sleep(time / 2).await;
     let memory_halfway = self::memory(&mut production);
-    let fresh = follow_new_links(&production, |_| json!({ "longUrl": TARGET })).await;
-    let aliases = follow_new_links(
-        &production,
-        |n| json!({ "longUrl": TARGET, "customSlug": alias(n) }),
-    )
-    .await;
+    let fresh = follow_new_links(&production, |_| String::new()).await;
+    let aliases = follow_new_links(&production, alias).await;
     tokio::time::sleep(time.saturating_sub(start.elapsed())).await;
     let requests = visitors.sent();
     let mut seen = visitors.finish().await;
@@ -79,7 +74,7 @@ fn alias(n: usize) -> String {
 }
 
 /// Creates links and follows each at once over several connections to both Envoys.
-async fn follow_new_links(production: &Production, link: impl Fn(usize) -> Value) -> String {
+async fn follow_new_links(production: &Production, code: impl Fn(usize) -> String) -> String {
     let mut followers = Vec::new();
     for envoy in &production.envoys {
         for _ in 0..FOLLOWERS {
@@ -88,9 +83,10 @@ async fn follow_new_links(production: &Production, link: impl Fn(usize) -> Value
     }
     let (mut refused, mut slowest) = (0, 0.0_f64);
     for n in 0..NEW_LINKS {
-        let answer = production.control_planes[n % 2].create(&link(n)).await;
+        let link = production.control_planes[n % 2].link(&code(n)).to(TARGET);
+        let link = link.create().await;
         let start = Instant::now();
-        let path = format!("/{}", answer.text("shortCode"));
+        let path = format!("/{}", link.code());
         for follower in &mut followers {
             refused += refusals(follower, &path).await;
         }

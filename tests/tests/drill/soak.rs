@@ -17,7 +17,7 @@ use load::{
     TARGET_OF_APPS, VISITS,
 };
 use samples::{Sample, Samples, Verdict};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -128,23 +128,20 @@ async fn create_links(control_plane: &ControlPlane) {
     ] {
         create(control_plane, prefix, count).await;
     }
-    let mut links = Vec::new();
-    let mut add = |prefix: &str, count, more: Value| {
-        for n in 0..count {
-            let alias = format!("{prefix}-{n}");
-            let mut link =
-                json!({ "longUrl": format!("https://example.com/{alias}"), "customSlug": alias });
-            for (field, value) in more.as_object().expect("fields") {
-                link[field] = value.clone();
-            }
-            links.push(link);
-        }
+    let link = |prefix: &str, n: usize| {
+        let alias = format!("{prefix}-{n}");
+        let target = format!("https://example.com/{alias}");
+        control_plane.link(&alias).to(&target)
     };
-    add("ruled", RULED, json!({ "forwardQuery": false }));
-    add("limited", LIMITED, json!({ "maxVisits": VISITS }));
-    add("locked", LOCKED, json!({ "password": PASSWORD }));
-    for link in &links {
-        control_plane.create(link).await;
+    for n in 0..RULED {
+        let ruled = link("ruled", n).with("forwardQuery", false);
+        ruled.create().await;
+    }
+    for n in 0..LIMITED {
+        link("limited", n).max_visits(VISITS).create().await;
+    }
+    for n in 0..LOCKED {
+        link("locked", n).password(PASSWORD).create().await;
     }
     let rules = json!({ "redirectRules": [{ "longUrl": TARGET_OF_APPS, "conditions": [
         { "type": "query-param", "matchKey": "from", "matchValue": "app" },

@@ -20,10 +20,8 @@ async fn click_when_at_envoy_is_streamed_and_counted() {
         ..EnvoyOptions::default()
     };
     let edgelink = Deployment::start(&options).await;
-    let link = json!({
-        "longUrl": "https://example.com/", "customSlug": "a", "tags": ["x"], "trackConversions": true,
-    });
-    edgelink.create(&link).await;
+    let link = edgelink.link("a").tags(&["x"]);
+    link.with("trackConversions", true).create().await;
     let mut stream = edgelink.control_plane.listen("?tags=x").await;
     let mut heard = String::new();
 

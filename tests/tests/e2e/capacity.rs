@@ -2,7 +2,6 @@
 
 use edgelink_tests::scenario::Request;
 use edgelink_tests::stack::{ControlPlane, until};
-use serde_json::json;
 use sqlx::{Connection, SqliteConnection};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -24,9 +23,7 @@ async fn numbers_when_nine_tenths_are_used_warn_operators() {
     let folder = TempDir::new().expect("a temporary folder");
     let url = format!("sqlite://{}/edgelink.db", folder.path().display());
     let mut control_plane = ControlPlane::with_variables(&[("EDGELINK_STORE_URL", &url)]).await;
-    control_plane
-        .create(&json!({"longUrl": "https://example.com/"}))
-        .await;
+    control_plane.link("").create().await;
     let used = metric(&control_plane, "edgelink_issuer_used_ratio").await;
     assert!(used.is_some_and(|used| used < 0.01), "{used:?}");
     assert!(!control_plane.process().log().contains("run out"));

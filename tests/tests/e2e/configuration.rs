@@ -250,7 +250,7 @@ async fn variable_when_of_no_setting_fails_its_test() {
 #[tokio::test]
 async fn metrics_when_scraped_by_prometheus_have_labels() {
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;
-    let path = edgelink.create_to("https://example.com/").await;
+    let path = edgelink.link("").create().await.path();
     edgelink.envoy.follow(&path).await;
     edgelink.envoy.follow(&path).await;
     edgelink.envoy.follow("/nowhere").await;

@@ -28,8 +28,7 @@ async fn assert_changes_are_seen_in_time(death: Death) {
         ..EnvoyOptions::default()
     };
     let envoy = Envoy::start(&options, &[control_plane.address()]).await;
-    let link = json!({ "longUrl": OLD, "customSlug": "change" });
-    control_plane.create(&link).await;
+    control_plane.link("change").to(OLD).create().await;
     until("the worker reads the feed", LIMIT, async || {
         envoy.follow("/change").await;
         let stats = envoy.figures().await;
@@ -76,9 +75,7 @@ async fn assert_unknown_hosts_are_served(death: Death) {
         ..EnvoyOptions::default()
     };
     let envoy = Envoy::start(&options, &[control_plane.address()]).await;
-    control_plane
-        .create(&json!({ "longUrl": OLD, "customSlug": "known" }))
-        .await;
+    control_plane.link("known").to(OLD).create().await;
     until("the worker has its snapshot", LIMIT, async || {
         envoy.follow("/known").await;
         let stats = envoy.figures().await;

@@ -3,7 +3,7 @@
 use edgelink_tests::nemesis::clock::{self, MovableClock};
 use edgelink_tests::servers::{MariaDb, RedisServer};
 use edgelink_tests::stack::{ControlPlane, Production, ProductionOptions, free_port, until};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::Path;
@@ -380,8 +380,7 @@ async fn assert_outbox(redis: &RedisServer, control_plane: &ControlPlane) {
         assert_eq!(answer.trim(), "OK");
     };
     refuse("1");
-    let link = json!({ "longUrl": "https://example.com/" });
-    control_plane.create(&link).await;
+    control_plane.link("").create().await;
     let waits = ("feed.outbox", "warning", "1 rows wait");
     Examination::until(|| doctor(control_plane), waits).await;
     refuse("0");

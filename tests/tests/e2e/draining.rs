@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 #[tokio::test]
 async fn envoy_when_draining_is_unhealthy_but_answers() {
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;
-    let path = edgelink.create_to("https://example.com/").await;
+    let path = edgelink.link("").create().await.path();
     let envoy = &edgelink.envoy;
     assert_eq!(envoy.follow("/health/live").await.status, 200);
 
@@ -45,7 +45,7 @@ async fn envoy_when_draining_is_unhealthy_but_answers() {
 #[tokio::test]
 async fn listeners_when_draining_are_unhealthy_but_answer() {
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;
-    let path = edgelink.create_to("https://example.com/").await;
+    let path = edgelink.link("").create().await.path();
     let envoy = &edgelink.envoy;
 
     envoy.admin_post("/healthcheck/fail").await;
@@ -94,7 +94,7 @@ async fn clicks_when_their_edge_ends_count_once() {
         ..EnvoyOptions::default()
     })
     .await;
-    let path = edgelink.create_to("https://example.com/").await;
+    let path = edgelink.link("").create().await.path();
     let clicks = Arc::new(AtomicU64::new(0));
     let mut visitors = JoinSet::new();
     for _ in 0..8 {

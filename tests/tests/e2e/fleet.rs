@@ -108,13 +108,11 @@ async fn change_when_made_reaches_all_workers() {
     let [one, other] = production.control_planes.as_slice() else {
         panic!("two control planes");
     };
-    let link = one
-        .create(&json!({ "longUrl": OLD, "customSlug": "changing" }))
-        .await;
+    let link = one.link("changing").to(OLD).create().await;
     let mut connections = everywhere(&production).await;
     await_everywhere(&mut connections, "/changing", OLD).await;
 
-    let path = format!("/links/{}", link.text("shortCode"));
+    let path = format!("/links/{}", link.code());
     let change = other.api("PATCH", &path, &json!({ "longUrl": NEW })).await;
     assert_eq!(change.status, 200, "{change:?}");
     await_everywhere(&mut connections, "/changing", NEW).await;
@@ -180,14 +178,10 @@ async fn code_when_never_issued_is_looked_up_nowhere() {
 
     for (n, control_plane) in (0..).zip(&production.control_planes) {
         let alias = never_issued(n).split_off(1);
-        let links = [
-            json!({ "longUrl": NEW }),
-            json!({ "longUrl": NEW, "customSlug": alias }),
-        ];
-        for link in links {
-            let created = control_plane.create(&link).await;
-            let path = format!("/{}", created.text("shortCode"));
-            if link.get("customSlug").is_some() {
+        for code in ["", &alias] {
+            let created = control_plane.link(code).to(NEW).create().await;
+            let path = format!("/{}", created.code());
+            if code == alias {
                 await_everywhere(&mut connections, &path, NEW).await;
             }
             assert_all_lead_to(&follow(&mut connections, &path).await, NEW);
@@ -229,8 +223,7 @@ async fn edge_health_when_reported_is_known_to_control_planes() {
     let [one, other] = production.control_planes.as_slice() else {
         panic!("two control planes");
     };
-    one.create(&json!({ "longUrl": NEW, "customSlug": "followed" }))
-        .await;
+    one.link("followed").to(NEW).create().await;
     let mut connections = everywhere(&production).await;
     for _ in 0..10 {
         assert_all_lead_to(&follow(&mut connections, "/followed").await, NEW);
@@ -266,9 +259,7 @@ async fn clicks_when_on_all_edges_are_counted_once() {
     let redis = RedisServer::start().await;
     let production = Production::start(&ProductionOptions::direct(&redis)).await;
     let control_plane = &production.control_planes[0];
-    control_plane
-        .create(&json!({ "longUrl": NEW, "customSlug": "clicked-on" }))
-        .await;
+    control_plane.link("clicked-on").to(NEW).create().await;
     let mut connections = everywhere(&production).await;
     let mut clicks = 0;
     for _ in 0..10 {

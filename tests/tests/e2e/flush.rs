@@ -22,8 +22,7 @@ async fn flush_when_run_makes_all_caches_ask_the_database() {
     let [control_plane, other] = &production.control_planes[..] else {
         panic!("two control planes");
     };
-    let link = json!({ "longUrl": OLD, "customSlug": "cached" });
-    control_plane.create(&link).await;
+    control_plane.link("cached").to(OLD).create().await;
     let envoy = &production.envoys[0];
     let mut visitors = Vec::new();
     for _ in 0..CONNECTIONS {

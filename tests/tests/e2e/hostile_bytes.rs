@@ -37,7 +37,7 @@ async fn with_two_domains() -> Deployment {
         ..EnvoyOptions::default()
     })
     .await;
-    edgelink.create_alias("known", "https://example.com/").await;
+    edgelink.link("known").create().await;
     edgelink
 }
 

@@ -16,7 +16,7 @@ async fn deployment() -> Deployment {
 async fn link_when_created_leads_to_its_exact_target() {
     let edgelink = deployment().await;
     let target = "https://example.com/a?b=1";
-    let path = edgelink.create_to(target).await;
+    let path = edgelink.link("").to(target).create().await.path();
 
     let first = edgelink.envoy.follow(&path).await;
     let second = edgelink.envoy.follow(&path).await;
@@ -44,8 +44,8 @@ async fn link_when_created_leads_to_its_exact_target() {
 async fn link_when_given_a_status_redirects_with_it() {
     let edgelink = deployment().await;
     for status in [301, 302, 307, 308] {
-        let link = json!({ "longUrl": "https://example.com/", "redirectStatus": status });
-        let path = edgelink.create(&link).await;
+        let link = edgelink.link("").redirect_status(status);
+        let path = link.create().await.path();
         assert_eq!(edgelink.envoy.follow(&path).await.status, status);
     }
 }
@@ -55,7 +55,7 @@ async fn alias_when_followed_is_case_sensitive() {
     let edgelink = deployment().await;
     for alias in ["Sale-2026", "sale-2026"] {
         let target = format!("https://example.com/{alias}");
-        edgelink.create_alias(alias, &target).await;
+        edgelink.link(alias).to(&target).create().await;
         let answer = edgelink.envoy.follow(&format!("/{alias}")).await;
         assert_eq!(answer.location(), Some(target.as_str()));
     }
@@ -64,8 +64,8 @@ async fn alias_when_followed_is_case_sensitive() {
 #[tokio::test]
 async fn change_when_made_is_seen_by_visitors_in_time() {
     let edgelink = deployment().await;
-    let link = json!({ "longUrl": "https://example.com/old", "customSlug": "change" });
-    let path = edgelink.create(&link).await;
+    let link = edgelink.link("change").to("https://example.com/old");
+    let path = link.create().await.path();
     assert_eq!(edgelink.envoy.follow(&path).await.status, 302);
 
     let changes = [
@@ -104,9 +104,7 @@ async fn link_when_created_after_a_miss_is_found_in_time() {
     let edgelink = deployment().await;
     assert_eq!(edgelink.envoy.follow("/missed").await.status, 404);
 
-    edgelink
-        .create_alias("missed", "https://example.com/")
-        .await;
+    edgelink.link("missed").create().await;
 
     until("the link is found", CHANGE_BOUND, async || {
         (edgelink.envoy.follow("/missed").await.status == 302).then_some(())
@@ -117,15 +115,13 @@ async fn link_when_created_after_a_miss_is_found_in_time() {
 #[tokio::test]
 async fn link_when_outside_its_validity_does_not_redirect() {
     let edgelink = deployment().await;
-    let url = "https://example.com/";
-    let early = json!({ "longUrl": url, "validSince": "2100-01-01T00:00:00Z" });
-    let late =
-        json!({ "longUrl": url, "customSlug": "late", "validUntil": "2100-01-01T00:00:00Z" });
+    let early = edgelink.link("").valid_since("2100-01-01T00:00:00Z");
+    let late = edgelink.link("late").valid_until("2100-01-01T00:00:00Z");
 
-    let path = edgelink.create(&early).await;
+    let path = early.create().await.path();
     assert_eq!(edgelink.envoy.follow(&path).await.status, 404);
 
-    edgelink.create(&late).await;
+    late.create().await;
     let past = json!({ "validUntil": "2020-01-01T00:00:00Z" });
     let patched = edgelink
         .control_plane
@@ -139,10 +135,9 @@ async fn link_when_outside_its_validity_does_not_redirect() {
 async fn query_when_the_link_forwards_it_goes_along() {
     let edgelink = deployment().await;
     let url = "https://example.com/p?a=1#top";
-    let forwarding = edgelink.create_to(url).await;
-    let plain = edgelink
-        .create(&json!({ "longUrl": url, "forwardQuery": false }))
-        .await;
+    let forwarding = edgelink.link("").to(url).create().await.path();
+    let plain = edgelink.link("").to(url).with("forwardQuery", false);
+    let plain = plain.create().await.path();
 
     let merged = edgelink.envoy.follow(&format!("{forwarding}?b=2")).await;
     let untouched = edgelink.envoy.follow(&format!("{plain}?b=2")).await;
@@ -154,7 +149,7 @@ async fn query_when_the_link_forwards_it_goes_along() {
 #[tokio::test]
 async fn method_when_not_get_or_head_is_405() {
     let edgelink = deployment().await;
-    let path = edgelink.create_to("https://example.com/").await;
+    let path = edgelink.link("").create().await.path();
 
     let head = edgelink
         .envoy
@@ -184,8 +179,8 @@ async fn code_when_on_two_domains_leads_to_two_targets() {
     .await;
     for domain in ["go.example", "other.example:8443"] {
         let target = format!("https://example.com/{domain}");
-        let link = json!({ "longUrl": target, "customSlug": "same", "domain": domain });
-        edgelink.control_plane.create(&link).await;
+        let link = edgelink.control_plane.link("same").to(&target).on(domain);
+        link.create().await;
     }
 
     for (host, domain) in [

@@ -2,7 +2,6 @@
 
 use edgelink_tests::scenario::{Answer, Request};
 use edgelink_tests::stack::{Connection, Deployment, until};
-use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -78,8 +77,8 @@ pub(crate) async fn known_links(edgelink: &Deployment) -> Vec<String> {
     let mut paths = Vec::new();
     for index in 0..LINKS {
         let slug = format!("known{index}");
-        let link = json!({ "longUrl": format!("https://example.com/{slug}"), "customSlug": slug });
-        let path = edgelink.create(&link).await;
+        let target = format!("https://example.com/{slug}");
+        let path = edgelink.link(&slug).to(&target).create().await.path();
         until("the edge knows the link", LIMIT, async || {
             let answer = edgelink.envoy.follow(&path).await;
             (answer.status == 302).then_some(())

@@ -5,7 +5,7 @@ use edgelink_tests::stack::{
     Behaviour, Collector, ControlPlane, Envoy, EnvoyOptions, ScriptedControlPlane, TraceSpan,
     free_port, until,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -123,8 +123,7 @@ async fn trace_when_a_client_sends_one_reaches_the_database() {
     let collector = Collector::start().await;
     let (mut control_plane, envoy) = traced_stack(&collector).await;
     for code in ["known", "other"] {
-        let link = json!({ "longUrl": "https://example.com/", "customSlug": code });
-        control_plane.create(&link).await;
+        control_plane.link(code).create().await;
     }
     assert_eq!(envoy.visit(&traced("/other", "00")).await.status, 302);
     assert_eq!(envoy.visit(&traced("/known", "01")).await.status, 302);
@@ -157,8 +156,7 @@ async fn trace_when_a_client_sends_one_reaches_the_database() {
 async fn page_when_from_the_control_plane_is_traced_below_envoy() {
     let collector = Collector::start().await;
     let (control_plane, envoy) = traced_stack(&collector).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "known" });
-    control_plane.create(&link).await;
+    control_plane.link("known").create().await;
     assert_eq!(envoy.visit(&traced("/known+", "01")).await.status, 200);
     let (edge, page) = spans_of_both(&collector).await;
     assert_eq!((&*edge.parent, &page.parent), (PARENT, &edge.id));

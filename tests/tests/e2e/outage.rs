@@ -4,7 +4,6 @@ use crate::load::{Load, known_links};
 use edgelink_tests::scenario::Request;
 use edgelink_tests::servers::MariaDb;
 use edgelink_tests::stack::{ControlPlane, Deployment, EnvoyOptions, Signal, until};
-use serde_json::json;
 use std::time::{Duration, Instant};
 
 const FRESH_SECONDS: u32 = 1;
@@ -46,7 +45,8 @@ async fn assert_recovered(edgelink: &Deployment) {
     )
     .await;
     println!("recovered {:?} after the control plane", back.elapsed());
-    let path = edgelink.create_to("https://example.com/new").await;
+    let link = edgelink.link("").to("https://example.com/new");
+    let path = link.create().await.path();
     assert_eq!(edgelink.envoy.follow(&path).await.status, 302);
 }
 
@@ -92,8 +92,7 @@ async fn database_when_dropped_is_answered_with_503() {
     let database = MariaDb::start();
     let url = database.database();
     let control_plane = ControlPlane::with_variables(&[("EDGELINK_STORE_URL", &url)]).await;
-    let known = json!({ "longUrl": "https://example.com/", "customSlug": "known" });
-    control_plane.create(&known).await;
+    control_plane.link("known").create().await;
     let (_, name) = url.rsplit_once('/').expect("the name of the database");
     database.execute(&format!("DROP DATABASE {name}"));
 

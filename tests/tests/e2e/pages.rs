@@ -2,7 +2,6 @@
 
 use edgelink_tests::scenario::{Answer, Request};
 use edgelink_tests::stack::{ControlPlane, Deployment, Envoy, EnvoyOptions};
-use serde_json::json;
 
 const TARGET: &str = "https://example.com/target";
 
@@ -12,7 +11,7 @@ async fn with_pages() -> Deployment {
         ..EnvoyOptions::default()
     };
     let edgelink = Deployment::start(&options).await;
-    edgelink.create_alias("known", TARGET).await;
+    edgelink.link("known").to(TARGET).create().await;
     edgelink
 }
 
@@ -34,8 +33,8 @@ async fn preview_when_asked_for_at_an_edge_is_shown() {
             assert_eq!(answer.status, 200, "{style}");
         }
     }
-    let locked = json!({ "longUrl": TARGET, "customSlug": "locked", "password": "open sesame" });
-    edgelink.create(&locked).await;
+    let locked = edgelink.link("locked").to(TARGET).password("open sesame");
+    locked.create().await;
     let answer = edgelink.envoy.follow("/locked+").await;
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(!text(&answer).contains(TARGET));
@@ -81,8 +80,7 @@ async fn pages_when_links_have_a_prefix_are_behind_it_too() {
         ("EDGELINK_HOME_PAGE", "true"),
     ])
     .await;
-    let link = json!({ "longUrl": TARGET, "customSlug": "known" });
-    control_plane.create(&link).await;
+    control_plane.link("known").to(TARGET).create().await;
     let options = EnvoyOptions {
         public_pages: true,
         variables: vec![("EDGELINK_PREFIX", "/s/".to_owned())],

@@ -55,8 +55,8 @@ async fn begin(edgelink: &Deployment) -> Connection {
 
 async fn with_password() -> Deployment {
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;
-    let link = json!({ "longUrl": TARGET, "customSlug": "locked", "password": "open sesame" });
-    edgelink.create(&link).await;
+    let link = edgelink.link("locked").to(TARGET).password("open sesame");
+    link.create().await;
     edgelink
 }
 
@@ -133,7 +133,7 @@ async fn cookie_when_the_control_plane_is_gone_still_opens() {
 #[tokio::test]
 async fn form_when_for_others_passes_with_its_body() {
     let edgelink = with_password().await;
-    edgelink.create_alias("plain", "https://example.com/").await;
+    edgelink.link("plain").create().await;
     let plain = give(&edgelink, "/plain", "open+sesame").await;
     assert_eq!(plain.status, 405, "{plain:?}");
     for path in ["/none", "/plain/x", "/x.y"] {
@@ -183,7 +183,7 @@ async fn forms_when_without_bodies_are_503() {
 #[tokio::test]
 async fn form_when_it_ends_with_trailers_is_answered() {
     let edgelink = with_password().await;
-    edgelink.create_alias("plain", "https://example.com/").await;
+    edgelink.link("plain").create().await;
     for (path, status) in [
         ("/locked", 303),
         ("/locked", 303),

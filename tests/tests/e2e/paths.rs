@@ -5,7 +5,7 @@ use edgelink_tests::stack::{Deployment, EnvoyOptions};
 
 async fn with_a_known_link() -> Deployment {
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;
-    edgelink.create_alias("known", "https://example.com/").await;
+    edgelink.link("known").create().await;
     edgelink
 }
 

@@ -42,7 +42,7 @@ async fn assert_survived(reply: &'static [u8]) {
     let mut edgelink = Deployment::start(&options).await;
     for n in 0..LINKS {
         let target = format!("https://example.com/{n}");
-        let path = edgelink.create_to(&target).await;
+        let path = edgelink.link("").to(&target).create().await.path();
         let answer = edgelink.envoy.follow(&path).await;
         assert_eq!(answer.location(), Some(target.as_str()), "{answer:?}");
         assert_eq!(answer.tier(), Some("control-plane"));

@@ -265,9 +265,8 @@ async fn rules_when_changed_reach_the_edge_by_the_feed() {
         ..EnvoyOptions::default()
     };
     let edgelink = Deployment::start(&options).await;
-    edgelink
-        .create_alias("ruled", "https://example.com/own")
-        .await;
+    let link = edgelink.link("ruled").to("https://example.com/own");
+    link.create().await;
     let iphone = Request::get("/ruled").header("user-agent", USER_AGENTS[0].as_bytes());
     let mut connection = edgelink.envoy.connect().await;
     assert_eq!(

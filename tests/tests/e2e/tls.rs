@@ -7,7 +7,7 @@ use edgelink_tests::servers::{MariaDb, RedisServer};
 use edgelink_tests::stack::{
     Connection, ControlPlane, Envoy, EnvoyOptions, Filter, RedisOptions, free_port, until,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -210,9 +210,8 @@ impl Secured {
 
     /// Creates a link, and gives its path.
     async fn create(&self) -> String {
-        let link = json!({ "longUrl": TARGET });
-        let link = self.control_plane.create(&link).await;
-        format!("/{}", link.text("shortCode"))
+        let link = self.control_plane.link("").to(TARGET).create().await;
+        format!("/{}", link.code())
     }
 
     async fn replace_the_certificate_of_the_control_plane(&self) {

@@ -3,7 +3,7 @@
 use edgelink_tests::scenario::Request;
 use edgelink_tests::servers::MariaDb;
 use edgelink_tests::stack::{Connection, ControlPlane, Envoy, EnvoyOptions, until};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -103,8 +103,8 @@ impl Installation {
         for _ in 0..2 {
             envoys.push(Envoy::start(&options, &[control_plane.address()]).await);
         }
-        let link = json!({ "longUrl": "https://example.com/", "customSlug": &PATH[1..], "maxVisits": MAX_VISITS });
-        control_plane.create(&link).await;
+        let link = control_plane.link(&PATH[1..]).max_visits(MAX_VISITS);
+        link.create().await;
         Self {
             envoys,
             control_plane,

@@ -44,7 +44,8 @@ async fn await_the_other_worker(edgelink: &Deployment, path: &str, check: impl F
 #[tokio::test]
 async fn link_when_looked_up_by_one_worker_is_in_shared_data() {
     let edgelink = two_workers().await;
-    let path = edgelink.create_to("https://example.com/shared").await;
+    let link = edgelink.link("").to("https://example.com/shared");
+    let path = link.create().await.path();
     let first = edgelink.envoy.follow(&path).await;
     assert_eq!(first.tier(), Some("control-plane"));
     await_the_other_worker(&edgelink, &path, |answer| {

@@ -23,8 +23,8 @@ const TARGET: &str = "https://example.com/";
 async fn silent_bodies() {
     let mut product = Deployment::start(&EnvoyOptions::default()).await;
     let process = product.control_plane.process().id();
-    let locked = serde_json::json!({ "longUrl": TARGET, "customSlug": "locked", "password": "p" });
-    product.create(&locked).await;
+    let locked = product.link("locked").to(TARGET).password("p");
+    locked.create().await;
     let mut is_met = true;
     for path in ["/locked", "/nothing", "/console/login"] {
         let before = descriptor_count(process);
@@ -100,8 +100,7 @@ async fn ask_others(product: &Deployment) -> bool {
         let request = Request::new("GET", path.as_bytes());
         let request = request.header("authorization", token.as_bytes());
         edge.note(&ask(request).await, 404);
-        let link = serde_json::json!({ "longUrl": TARGET });
-        let answer = product.control_plane.api("POST", "/links", &link).await;
+        let answer = product.link("").to(TARGET).answer().await;
         made.add(answer.status, 201);
         if answer.status == 201 {
             let url = answer.text("shortUrl").to_owned();

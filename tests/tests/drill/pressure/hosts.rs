@@ -3,7 +3,6 @@
 use edgelink_tests::scenario::Request;
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{Production, ProductionOptions, await_workers};
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -18,8 +17,8 @@ const SILENCE: Duration = Duration::from_secs(7);
 async fn unknown_hosts() {
     let mut redis = RedisServer::start().await;
     let mut production = Production::start(&ProductionOptions::direct(&redis)).await;
-    let link = json!({ "longUrl": TARGET, "customSlug": "known" });
-    production.control_planes[0].create(&link).await;
+    let link = production.control_planes[0].link("known").to(TARGET);
+    link.create().await;
     let mut missed = visit("no fault", &production).await;
 
     redis.stop();

@@ -21,8 +21,8 @@ async fn many_leases() {
     let database = MariaDb::start();
     let url = database.database();
     let control_plane = ControlPlane::with_variables(&[("EDGELINK_STORE_URL", &url)]).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "crowded", "maxVisits": 1_000_000_000 });
-    control_plane.create(&link).await;
+    let link = control_plane.link("crowded").max_visits(1_000_000_000);
+    link.create().await;
     let mut connection = Connection::open(control_plane.address())
         .await
         .expect("a connection");

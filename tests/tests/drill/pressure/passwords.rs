@@ -2,7 +2,6 @@
 
 use edgelink_tests::scenario::Request;
 use edgelink_tests::stack::{Connection, Deployment, EnvoyOptions};
-use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -15,9 +14,7 @@ const AT_ONCE: usize = 20;
 #[ignore = "a drill: make pressure"]
 async fn right_passwords() {
     let product = Deployment::start(&EnvoyOptions::default()).await;
-    let link =
-        json!({ "longUrl": "https://example.com/", "customSlug": "locked", "password": "right" });
-    product.create(&link).await;
+    product.link("locked").password("right").create().await;
     let ways = [
         ("through the edge", product.envoy.edge()),
         ("at the control plane", product.control_plane.address()),

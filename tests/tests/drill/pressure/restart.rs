@@ -5,7 +5,7 @@ use edgelink_tests::servers::{MariaDb, RedisServer};
 use edgelink_tests::stack::{
     ControlPlane, Envoy, EnvoyOptions, RedisOptions, await_workers, until,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
 /// Of a wait, beyond any goal.
@@ -33,8 +33,7 @@ async fn restart_with_many_links() {
         ("EDGELINK_REDIS_URL", &redis_url),
     ];
     let mut one = ControlPlane::with_variables(&variables).await;
-    one.create(&json!({ "longUrl": "https://example.com/", "customSlug": "known" }))
-        .await;
+    one.link("known").create().await;
     let mut other = one.replica().await;
     let options = EnvoyOptions {
         workers: 2,

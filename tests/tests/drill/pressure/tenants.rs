@@ -71,8 +71,7 @@ async fn passwords_of_one_key() {
     // Once one of them was answered, the others wait.
     let mut others = Tally::of("links with a password of another tenant");
     for _ in 0..TIMES {
-        let link = json!({ "longUrl": "https://example.com/", "password": "p" });
-        let answer = plane.api("POST", "/links", &link).await;
+        let answer = plane.link("").password("p").answer().await;
         others.add(answer.status, 201);
     }
     println!("\n{HASHING} connections that set passwords, of one key");

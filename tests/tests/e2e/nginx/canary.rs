@@ -136,7 +136,7 @@ async fn canary_when_failed_or_switched_off_goes_unnoticed() {
         ("EDGELINK_PROXIES", "127.0.0.1"),
     ];
     let nginx = Nginx::start(&[edgelink.envoy.edge()], &planes, &variables).await;
-    let path = edgelink.create_to("https://example.com/").await;
+    let path = edgelink.link("").create().await.path();
     let follow_as = async |number: u32| {
         let forwarded = client(number);
         let request = Request::get(&path).header("x-forwarded-for", forwarded.as_bytes());

@@ -42,8 +42,7 @@ impl Front {
     }
 
     async fn create(&self, alias: &str) {
-        let link = json!({ "longUrl": TARGET, "customSlug": alias });
-        self.control_plane.create(&link).await;
+        self.control_plane.link(alias).to(TARGET).create().await;
     }
 
     /// Whether an Envoy has answered, which says from which tier.
@@ -118,8 +117,7 @@ async fn control_plane_when_its_certificate_is_for_the_name_answers() {
         ("EDGELINK_TLS_KEY_FILE", &file(&own.key)),
     ])
     .await;
-    let link = json!({ "longUrl": TARGET, "customSlug": "known" });
-    control_plane.create(&link).await;
+    control_plane.link("known").to(TARGET).create().await;
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
     let (ours, others) = (file(&authority.file()), Authority::new());
     let others = file(&others.file());
@@ -218,8 +216,8 @@ async fn envoy_when_it_hangs_is_passed_over_until_it_answers() {
 async fn nginx_when_envoy_is_gone_shows_only_public_pages() {
     let mut front = Front::start(&[]).await;
     front.create("known").await;
-    let limited = json!({ "longUrl": TARGET, "customSlug": "limited", "maxVisits": 2 });
-    front.control_plane.create(&limited).await;
+    let limited = front.control_plane.link("limited").to(TARGET).max_visits(2);
+    limited.create().await;
     front.envoy.process().kill();
     let nginx = &front.nginx;
 

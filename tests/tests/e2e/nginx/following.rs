@@ -10,7 +10,7 @@ const TARGET: &str = "https://example.com/a?b=%20c";
 #[tokio::test]
 async fn link_when_behind_nginx_is_followed_over_https_and_http2() {
     let (nginx, edgelink) = start(EnvoyOptions::default(), &[]).await;
-    let path = edgelink.create_to(TARGET).await;
+    let path = edgelink.link("").to(TARGET).create().await.path();
 
     let answer = nginx.follow(&path).await;
     assert_eq!(answer.location(), Some(TARGET), "{answer:?}");
@@ -49,7 +49,7 @@ async fn link_when_behind_nginx_is_followed_over_https_and_http2() {
 #[tokio::test]
 async fn link_when_spelt_otherwise_is_not_found() {
     let (nginx, edgelink) = start(EnvoyOptions::default(), &[]).await;
-    let path = edgelink.create_alias("abc", TARGET).await;
+    let path = edgelink.link("abc").to(TARGET).create().await.path();
     assert_eq!(nginx.follow(&path).await.status, 302);
     for other in [
         "//abc",
@@ -71,7 +71,7 @@ async fn link_when_spelt_otherwise_is_not_found() {
 async fn visitor_address_when_forwarded_is_as_nginx_says() {
     let proxies = [("EDGELINK_PROXIES", "127.0.0.2,127.0.0.3/32")];
     let (nginx, edgelink) = start(EnvoyOptions::default(), &proxies).await;
-    let path = edgelink.create_to(TARGET).await;
+    let path = edgelink.link("").to(TARGET).create().await.path();
     let rules = json!({ "redirectRules": [{ "longUrl": "https://example.com/inside",
         "conditions": [{ "type": "ip-address", "matchKey": null, "matchValue": "203.0.113.7" }] }] });
     let rules_of = format!("/links{path}/rules");
@@ -105,8 +105,8 @@ async fn visitor_address_when_forwarded_is_as_nginx_says() {
 #[tokio::test]
 async fn password_when_given_through_nginx_opens_by_a_secure_cookie() {
     let (nginx, edgelink) = start(EnvoyOptions::default(), &[]).await;
-    let link = json!({ "longUrl": TARGET, "password": "open sesame" });
-    let path = edgelink.create(&link).await;
+    let link = edgelink.link("").to(TARGET).password("open sesame");
+    let path = link.create().await.path();
     let mut connection = nginx.connect().await.expect("TLS");
     let form = Request::new("POST", path.as_bytes())
         .header("content-type", b"application/x-www-form-urlencoded")

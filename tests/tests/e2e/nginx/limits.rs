@@ -78,7 +78,7 @@ async fn address_when_it_asks_too_often_is_429_alone() {
         ("EDGELINK_FRONT_RATE_BURST", "10"),
     ];
     let (nginx, edgelink) = start(EnvoyOptions::default(), &variables).await;
-    let path = edgelink.create_to("https://example.com/").await;
+    let path = edgelink.link("").create().await.path();
     let mut connection = nginx.connect().await.expect("TLS");
     let mut number = 0;
     let refused = until("a refusal", LIMIT, async || {

@@ -86,7 +86,7 @@ async fn protocols_and_ciphers_when_outdated_are_refused() {
 #[tokio::test]
 async fn certificate_when_renewed_loses_no_request() {
     let (nginx, edgelink) = start(EnvoyOptions::default(), &[]).await;
-    let path = edgelink.create_to("https://example.com/").await;
+    let path = edgelink.link("").create().await.path();
     let visits = async {
         for _ in 0..300 {
             assert_eq!(nginx.follow(&path).await.status, 302);
