@@ -1,7 +1,7 @@
 //! Clicks from a report to the answers about them: who sees which, and what is said of them.
 
 use crate::helpers::{Answer, EDGE_TOKENS, Running, on_every_engine, send, until};
-use crate::scopes::{client, link, tenant};
+use crate::scopes::{client, tenant};
 use edgelink_tests::servers::ClickHouseServer;
 use edgelink_wire::RedirectStatus;
 use edgelink_wire::click_id;
@@ -96,10 +96,8 @@ pub(crate) async fn counted(server: &Running, clicks: u64) {
 
 /// A server with the links `a` (tag `x`) and `b`, three clicks of `a`, one of which is that of a bot, and one of `b`.
 pub(crate) async fn with_clicks(server: Running) -> Running {
-    let mut tagged = link("a");
-    tagged["tags"] = json!(["x"]);
-    server.post(&tagged).await.expect(201);
-    server.post(&link("b")).await.expect(201);
+    server.link("a").tags(&["x"]).create().await;
+    server.link("b").create().await;
     let a = click("go.example:8080/a");
     let mut other = click("go.example:8080/a");
     other.attributes.country = "FR";
@@ -306,7 +304,7 @@ async fn analytics_query_when_wrong_names_every_parameter() {
 async fn analytics_when_asked_for_by_a_key_counts_its_links_only() {
     let server = with_clicks(Running::start().await).await;
     let editor = client(&server, "editor", &json!({})).await;
-    editor.create(&link("own")).await.expect(201);
+    editor.link("own").create().await;
     report(&server, 2, &[click("go.example:8080/own")]).await;
     counted(&server, 5).await;
     let total = async |answer: Answer| answer.expect(200)["totals"]["clicks"].clone();
@@ -353,9 +351,8 @@ async fn analytics_when_asked_for_by_a_key_counts_its_links_only() {
 }
 
 async fn click_when_it_names_no_campaign_takes_that_of_its_target(server: Running) {
-    let mut marketed = link("a");
-    marketed["longUrl"] = json!("https://shop.example/?utm_source=news&utm_medium=mail");
-    server.post(&marketed).await.expect(201);
+    let target = "https://shop.example/?utm_source=news&utm_medium=mail";
+    server.link("a").to(target).create().await;
     let mut plain = click("go.example:8080/a");
     plain.attributes.utm = [""; 5];
     report(&server, 1, &[plain, click("go.example:8080/a")]).await;
@@ -379,7 +376,7 @@ async fn analytics_when_clickhouse_is_down_answers_503_and_loses_no_click() {
         ("EDGELINK_ANALYTICS_CLICKHOUSE_URL", &clickhouse.url()),
     ])
     .await;
-    server.post(&link("a")).await.expect(201);
+    server.link("a").create().await;
     let clicks = [click("go.example:8080/a")];
     report(&server, 1, &clicks).await;
     counted(&server, 1).await;
@@ -413,7 +410,7 @@ async fn conversion_when_other_link_has_its_external_id_is_created() {
         client(&server, "editor", &json!({ "quota": 9 })).await,
     ];
     for (editor, code) in editors.iter().zip(["a", "b"]) {
-        editor.create(&link(code)).await.expect(201);
+        editor.link(code).create().await;
     }
     let mut clicks = [click("go.example:8080/a"), click("go.example:8080/b")];
     for (number, click) in (0_u8..).zip(&mut clicks) {
@@ -436,7 +433,7 @@ async fn conversion_when_other_link_has_its_external_id_is_created() {
 #[tokio::test]
 async fn conversion_when_sent_again_counts_once() {
     let server = Running::start().await;
-    server.post(&link("a")).await.expect(201);
+    server.link("a").create().await;
     let mut identified = click("go.example:8080/a");
     identified.id = Some([0xab; 16]);
     report(&server, 1, &[identified]).await;

@@ -53,8 +53,7 @@ async fn work_on(server: &Arc<Running>) -> SqliteConnection {
     lock.execute("BEGIN IMMEDIATE").await.unwrap();
     let busy = server.clone();
     tokio::spawn(async move {
-        busy.post(&json!({ "longUrl": "https://example.com/" }))
-            .await;
+        busy.link("").answer().await;
     });
     lock
 }
@@ -147,9 +146,7 @@ async fn bodies_when_silent_take_no_permit_and_oldest_give_way() {
         ("EDGELINK_REPORTS_ALL_PER_HOUR", "1000"),
     ])
     .await;
-    let locked =
-        json!({ "longUrl": "https://example.com/", "customSlug": "locked", "password": "p" });
-    server.post(&locked).await.expect(201);
+    server.link("locked").password("p").create().await;
     let paths = [
         "/api/v1/links",
         "/api/v1/links/bulk",
@@ -182,10 +179,7 @@ async fn bodies_when_silent_take_no_permit_and_oldest_give_way() {
         assert_eq!(server.follow("/nothing").await.status, 404);
         assert_eq!(server.follow("/locked+").await.status, 200);
         assert_eq!(server.resolve("go.example:8080/nothing").await.status, 404);
-        server
-            .post(&json!({ "longUrl": "https://example.com/" }))
-            .await
-            .expect(201);
+        server.link("").create().await;
         let items = json!([{ "longUrl": "https://example.com/" }]);
         send(server.api(Method::POST, "/links/bulk").json(&items))
             .await

@@ -11,8 +11,8 @@ async fn bulk(server: &Running, method: Method, body: &Value) -> Answer {
 /// Links `a`, `b` and so on.
 async fn create(server: &Running, codes: &[&str]) {
     for code in codes {
-        let body = json!({ "longUrl": format!("https://example.com/{code}"), "customSlug": code });
-        server.post(&body).await.expect(201);
+        let link = server.link(code).to(&format!("https://example.com/{code}"));
+        link.create().await;
     }
 }
 
@@ -31,9 +31,7 @@ fn statuses(answer: &Value) -> Vec<u64> {
 async fn bulk_change_when_valid_or_not_has_its_own_outcome() {
     let server = Running::start().await;
     create(&server, &["a", "b", "c"]).await;
-    let elsewhere =
-        json!({ "longUrl": "https://example.com/", "customSlug": "a", "domain": "other.example" });
-    server.post(&elsewhere).await.expect(201);
+    server.link("a").on("other.example").create().await;
     let tag = server.get("/links/c").await.header("etag").to_owned();
     let body = json!([
         { "shortCode": "a", "longUrl": "https://example.com/new", "title": "t" },
@@ -169,8 +167,7 @@ async fn bulk_body_when_malformed_changes_nothing() {
 async fn bulk_answer_when_full_leaves_out_links_and_later_items() {
     let server = Running::with(&[("EDGELINK_SERVER_MAX_BULK_ANSWER_BYTES", "65536")]).await;
     let notes = "n".repeat(4096);
-    let body = json!({ "longUrl": "https://example.com/", "customSlug": "large", "notes": notes });
-    server.post(&body).await.expect(201);
+    server.link("large").with("notes", notes).create().await;
     // A chunk is begun while there is room, and all of it is answered; links that do not fit are left out.
     let items = vec![json!({ "shortCode": "large", "archived": true }); 1_200];
     let answer = bulk(&server, Method::PATCH, &Value::from(items))

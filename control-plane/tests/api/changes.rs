@@ -54,10 +54,8 @@ async fn patch_when_fields_are_named_changes_them_and_null_clears() {
 #[tokio::test]
 async fn patch_when_fields_are_wrong_changes_nothing() {
     let server = Running::start().await;
-    let link = server
-        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x", "validSince": "2027-01-01T00:00:00Z" }))
-        .await
-        .expect(201);
+    let link = server.link("x").valid_since("2027-01-01T00:00:00Z");
+    let link = link.create().await;
     for (body, fields) in [
         (json!({ "longUrl": null }), vec!["longUrl"]),
         (
@@ -82,7 +80,7 @@ async fn patch_when_fields_are_wrong_changes_nothing() {
         named.sort();
         assert_eq!(named, fields, "{body}");
     }
-    assert_eq!(server.get("/links/x").await.expect(200), link);
+    assert_eq!(server.get("/links/x").await.expect(200), link.body);
     server
         .patch("/links/absent", &json!({ "title": "x" }))
         .await
@@ -92,10 +90,7 @@ async fn patch_when_fields_are_wrong_changes_nothing() {
 #[tokio::test]
 async fn patch_when_sent_as_merge_patch_is_accepted() {
     let server = Running::start().await;
-    server
-        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
-        .await
-        .expect(201);
+    server.link("x").create().await;
     let request = server
         .api(Method::PATCH, "/links/x")
         .header("content-type", "application/merge-patch+json");
@@ -108,9 +103,7 @@ async fn patch_when_sent_as_merge_patch_is_accepted() {
 #[tokio::test]
 async fn link_when_deleted_is_gone_and_frees_its_alias() {
     let server = Running::start().await;
-    let body =
-        json!({ "longUrl": "https://example.com/", "customSlug": "x", "domain": "other.example" });
-    server.post(&body).await.expect(201);
+    server.link("x").on("other.example").create().await;
     server
         .delete("/links/x")
         .await
@@ -125,15 +118,13 @@ async fn link_when_deleted_is_gone_and_frees_its_alias() {
         .get("/links/x?domain=other.example")
         .await
         .problem(404, "link-not-found");
-    server.post(&body).await.expect(201);
+    server.link("x").on("other.example").create().await;
 }
 
 #[tokio::test]
 async fn etag_when_link_changes_differs() {
     let server = Running::start().await;
-    let created = server
-        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
-        .await;
+    let created = server.link("x").answer().await;
     let first = created.header("etag");
     assert!(first.starts_with('"') && first.ends_with('"'), "{first}");
     assert_eq!(server.get("/links/x").await.header("etag"), first);
@@ -146,9 +137,7 @@ async fn etag_when_link_changes_differs() {
 #[tokio::test]
 async fn link_when_etag_matches_is_not_sent_again() {
     let server = Running::start().await;
-    let created = server
-        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
-        .await;
+    let created = server.link("x").answer().await;
     let tag = created.header("etag").to_owned();
     let get = |tags: &str| {
         let request = server.api(Method::GET, "/links/x");
@@ -173,9 +162,7 @@ async fn link_when_etag_matches_is_not_sent_again() {
 #[tokio::test]
 async fn change_when_if_match_is_outdated_is_refused() {
     let server = Running::start().await;
-    let created = server
-        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
-        .await;
+    let created = server.link("x").answer().await;
     let patch = |tag: &str, title: &str| {
         let request = server
             .api(Method::PATCH, "/links/x")
@@ -219,9 +206,7 @@ async fn change_when_if_match_is_outdated_is_refused() {
 #[tokio::test]
 async fn patches_when_concurrent_with_one_etag_let_one_win() {
     let server = std::sync::Arc::new(Running::start().await);
-    let created = server
-        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
-        .await;
+    let created = server.link("x").answer().await;
     let tag = created.header("etag");
     let patch = |number: usize| {
         let (server, tag) = (server.clone(), tag.to_owned());
@@ -257,10 +242,7 @@ async fn change_when_edges_must_apply_it_waits_without_a_permit() {
     ])
     .await;
     let settled = Duration::from_millis(600);
-    server
-        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
-        .await
-        .expect(201);
+    server.link("x").create().await;
     let timed = async |request| {
         let start = Instant::now();
         let status = send(request).await.status;

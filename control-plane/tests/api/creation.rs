@@ -125,52 +125,30 @@ async fn field_when_null_counts_as_missing() {
 #[tokio::test]
 async fn alias_when_taken_conflicts_on_its_domain_only() {
     let server = Running::start().await;
-    let alias = |slug: &str, domain: &str| json!({ "longUrl": "https://example.com/", "customSlug": slug, "domain": domain });
-    server
-        .post(&alias("sale", "go.example:8080"))
-        .await
-        .expect(201);
-    let taken = server.post(&alias("sale", "go.example:8080")).await;
+    server.link("sale").on("go.example:8080").create().await;
+    let taken = server.link("sale").on("go.example:8080").answer().await;
     assert_eq!(taken.problem(409, "slug-taken"), ["customSlug"]);
-    server
-        .post(&alias("Sale", "go.example:8080"))
-        .await
-        .expect(201);
-    server
-        .post(&alias("sale", "other.example"))
-        .await
-        .expect(201);
+    server.link("Sale").on("go.example:8080").create().await;
+    server.link("sale").on("other.example").create().await;
 }
 
 #[tokio::test]
 async fn generated_code_when_taken_by_an_alias_is_skipped() {
     let server = Running::start().await;
     // The code of number 2000, while the alias itself takes number 0.
-    server
-        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "00000wg" }))
-        .await
-        .expect(201);
-    let plain = json!({ "longUrl": "https://example.com/" });
-    let mut codes: Vec<Value> = Vec::new();
-    for _ in 0..2 {
-        codes.push(server.post(&plain).await.expect(201)["shortCode"].clone());
+    server.link("00000wg").create().await;
+    for code in ["00000g8", "00000Mo"] {
+        assert_eq!(server.link("").create().await.code(), code);
     }
-    assert_eq!(codes, ["00000g8", "00000Mo"]);
 }
 
 #[tokio::test]
 async fn creation_when_code_tries_are_used_up_answers_503() {
     let server = Running::with(&[("EDGELINK_LINKS_MAX_CODE_TRIES", "1")]).await;
-    server
-        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "00000g8" }))
-        .await
-        .expect(201);
-    let plain = json!({ "longUrl": "https://example.com/" });
-    server.post(&plain).await.problem(503, "codes-taken");
-    assert_eq!(
-        server.post(&plain).await.expect(201)["shortCode"],
-        "00000wg"
-    );
+    server.link("00000g8").create().await;
+    let refused = server.link("").answer().await;
+    refused.problem(503, "codes-taken");
+    assert_eq!(server.link("").create().await.code(), "00000wg");
 }
 
 #[tokio::test]
@@ -183,13 +161,9 @@ async fn code_when_a_code_key_is_set_is_scattered() {
         ("EDGELINK_LINKS_CODE_LENGTH", "8"),
     ];
     let server = Running::with(&key).await;
-    let link = server
-        .post(&json!({ "longUrl": "https://example.com/" }))
-        .await
-        .expect(201);
-    let code = link["shortCode"].as_str().unwrap();
-    assert_eq!(code.len(), 8);
-    assert_ne!(code, "00000000");
+    let link = server.link("").create().await;
+    assert_eq!(link.code().len(), 8);
+    assert_ne!(link.code(), "00000000");
 }
 
 #[tokio::test]
@@ -197,13 +171,7 @@ async fn codes_when_created_concurrently_differ() {
     let server = std::sync::Arc::new(Running::start().await);
     let create = |_| {
         let server = server.clone();
-        tokio::spawn(async move {
-            let link = server
-                .post(&json!({ "longUrl": "https://example.com/" }))
-                .await
-                .expect(201);
-            link["shortCode"].as_str().unwrap().to_owned()
-        })
+        tokio::spawn(async move { server.link("").create().await.code().to_owned() })
     };
     let tasks: Vec<_> = (0..50).map(create).collect();
     let mut codes = std::collections::HashSet::new();
@@ -218,10 +186,7 @@ async fn alias_when_new_waits_until_edges_can_apply_it() {
     let settled = Duration::from_millis(400);
     for slug in ["Sale-24", "sale7ab", "x"] {
         let start = Instant::now();
-        server
-            .post(&json!({ "longUrl": "https://example.com/", "customSlug": slug }))
-            .await
-            .expect(201);
+        server.link(slug).create().await;
         assert!(start.elapsed() >= settled, "{slug}: {:?}", start.elapsed());
     }
     let items = json!([

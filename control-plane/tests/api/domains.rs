@@ -122,9 +122,7 @@ async fn domain_when_its_dns_record_is_gone_loses_verification() {
     verified_by_dns(&server, &dns, "lapsed.example").await;
     verified_by_dns(&server, &dns, "kept.example").await;
     verified(&server, json!({ "name": "trusted.example" })).await;
-    let link =
-        json!({ "longUrl": "https://example.com/", "domain": "lapsed.example", "customSlug": "x" });
-    server.post(&link).await.expect(201);
+    server.link("x").on("lapsed.example").create().await;
     dns.remove("_edgelink.lapsed.example");
     until("the domain is not verified", async || {
         !is_verified(&server, "lapsed.example").await
@@ -170,9 +168,8 @@ async fn domain_when_verified_by_dns_may_have_links() {
     assert_eq!(domain["verified"], false);
     assert_eq!(domain["configured"], false);
     assert_eq!(domain["tenant"], 1);
-    let link =
-        json!({ "longUrl": "https://example.com/", "domain": "brand.example", "customSlug": "x" });
-    let refused = server.post(&link).await.refused(422);
+    let refused = server.link("x").on("brand.example").answer().await;
+    let refused = refused.refused(422);
     assert_eq!(refused["errors"][0]["reason"], "is not verified yet");
 
     let verify = || post(&server, "/domains/brand.example/verify", &Value::Null);
@@ -188,7 +185,7 @@ async fn domain_when_verified_by_dns_may_have_links() {
     assert!(domain["verifiedAt"].is_string());
     assert_eq!(verify().await.expect(200), domain, "again");
 
-    let link = server.post(&link).await.expect(201);
+    let link = server.link("x").on("brand.example").create().await;
     assert_eq!(link["shortUrl"], "https://brand.example/x");
     visit(&server, "brand.example", "/x")
         .await
@@ -236,19 +233,10 @@ async fn domain_when_no_link_serves_redirects_to_its_own_url() {
         "expiredUrl": "https://example.com/over",
     });
     verified(&server, body).await;
-    let link = |slug: &str, more: Value| {
-        let mut link = json!({ "longUrl": "https://example.com/", "domain": "brand.example", "customSlug": slug });
-        link.as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
-        link
-    };
-    let over = json!({ "validUntil": "2020-01-01T00:00:00Z" });
-    server.post(&link("over", over)).await.expect(201);
-    server
-        .post(&link("off", json!({ "state": "disabled" })))
-        .await
-        .expect(201);
+    let over = server.link("over").on("brand.example");
+    over.valid_until("2020-01-01T00:00:00Z").create().await;
+    let off = server.link("off").on("brand.example");
+    off.with("state", "disabled").create().await;
     for (path, target) in [
         ("/", "root"),
         ("/?a=b", "root"),
@@ -292,23 +280,16 @@ async fn link_when_it_has_no_status_takes_that_of_its_domain() {
     let server = Running::start().await;
     let body = json!({ "name": "brand.example", "defaultStatus": 308 });
     verified(&server, body).await;
-    for (more, status) in [(json!({}), 308), (json!({ "redirectStatus": 302 }), 302)] {
-        let mut link = json!({ "longUrl": "https://example.com/", "domain": "brand.example" });
-        link.as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
-        assert_eq!(
-            server.post(&link).await.expect(201)["redirectStatus"],
-            status
-        );
+    let link = || server.link("").on("brand.example");
+    for (link, status) in [(link(), 308), (link().redirect_status(302), 302)] {
+        assert_eq!(link.create().await["redirectStatus"], status);
     }
     let body = json!({ "defaultStatus": 301 });
     server
         .patch("/domains/go.example:8080", &body)
         .await
         .expect(200);
-    let link = json!({ "longUrl": "https://example.com/" });
-    assert_eq!(server.post(&link).await.expect(201)["redirectStatus"], 301);
+    assert_eq!(server.link("").create().await["redirectStatus"], 301);
 }
 
 #[tokio::test]
@@ -358,9 +339,7 @@ async fn configured_domain_when_listed_cannot_be_deleted() {
 async fn domain_when_its_last_link_is_gone_can_be_removed() {
     let server = Running::start().await;
     verified(&server, json!({ "name": "brand.example" })).await;
-    let link =
-        json!({ "longUrl": "https://example.com/", "domain": "brand.example", "customSlug": "x" });
-    server.post(&link).await.expect(201);
+    server.link("x").on("brand.example").create().await;
     let kept = server.delete("/domains/brand.example").await.refused(409);
     assert_eq!(kept["detail"], "the domain has 1 links");
     assert_eq!(
@@ -370,7 +349,8 @@ async fn domain_when_its_last_link_is_gone_can_be_removed() {
     assert_eq!(server.delete("/domains/brand.example").await.status, 204);
     server.get("/domains/brand.example").await.refused(404);
     server.delete("/domains/brand.example").await.refused(404);
-    server.post(&link).await.refused(422);
+    let refused = server.link("x").on("brand.example").answer().await;
+    refused.refused(422);
     visit(&server, "brand.example", "/x")
         .await
         .page(404, "not found");
@@ -385,7 +365,7 @@ async fn domain_when_its_last_link_is_gone_can_be_removed() {
         .collect();
     assert_eq!(actions, ["domain.delete", "domain.update", "domain.create"]);
     verified(&server, json!({ "name": "brand.example" })).await;
-    server.post(&link).await.expect(201);
+    server.link("x").on("brand.example").create().await;
 }
 
 #[tokio::test]
@@ -574,15 +554,14 @@ async fn bound_key_when_it_names_no_domain_needs_a_served_one() {
     let body = json!({ "name": "new.example" });
     post(&server, "/domains", &body).await.expect(201);
     let bound = client(&server, "admin", &json!({ "domains": ["new.example"] })).await;
-    let link = json!({ "longUrl": "https://e.com/" });
-    let refused = bound.send(Method::POST, "/links", &link).await.refused(422);
+    let refused = bound.link("").answer().await.refused(422);
     assert_eq!(refused["invalidElements"], json!(["domain"]));
     let body = json!({ "verified": true });
     server
         .patch("/domains/new.example", &body)
         .await
         .expect(200);
-    let made = bound.send(Method::POST, "/links", &link).await.expect(201);
+    let made = bound.link("").create().await;
     assert_eq!(made["domain"], "new.example");
 }
 
@@ -599,8 +578,7 @@ async fn link_when_its_domain_is_not_served_cannot_be_moved() {
     let body = json!({ "name": "new.example" });
     post(&server, "/domains", &body).await.expect(201);
     set(true).await;
-    let link = json!({ "longUrl": "https://e.com/", "customSlug": "x", "domain": "new.example" });
-    server.post(&link).await.expect(201);
+    server.link("x").on("new.example").create().await;
     set(false).await;
     let bound = client(&server, "admin", &json!({ "domains": ["new.example"] })).await;
     let path = "/links/x/move?domain=new.example";

@@ -55,7 +55,6 @@ async fn link_when_resolved_carries_its_key_and_age() {
 #[tokio::test]
 async fn revision_when_link_is_deleted_and_created_grows() {
     let server = Running::start().await;
-    let body = json!({ "longUrl": "https://example.com/", "customSlug": "x" });
     let revision = async || {
         let answer = server.resolve("go.example:8080/x").await;
         let entry = entry(&answer.body);
@@ -71,7 +70,7 @@ async fn revision_when_link_is_deleted_and_created_grows() {
         last = rev;
         is_link
     };
-    server.post(&body).await.expect(201);
+    server.link("x").create().await;
     assert!(grown(revision().await));
     server
         .patch("/links/x", &json!({ "state": "disabled" }))
@@ -80,17 +79,14 @@ async fn revision_when_link_is_deleted_and_created_grows() {
     assert!(grown(revision().await));
     assert_eq!(server.delete("/links/x").await.status, 204);
     assert!(!grown(revision().await));
-    server.post(&body).await.expect(201);
+    server.link("x").create().await;
     assert!(grown(revision().await));
 }
 
 #[tokio::test]
 async fn link_when_json_is_accepted_comes_as_json() {
     let server = Running::start().await;
-    server
-        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
-        .await
-        .expect(201);
+    server.link("x").create().await;
     let ask = |code: &str| {
         let request = server.plain(
             Method::GET,
@@ -144,8 +140,7 @@ async fn link_keys_when_resolved_together_are_answered_as_alone() {
     let server = Running::start().await;
     for code in ["a", "b"] {
         let url = format!("https://example.com/{code}");
-        let link = json!({ "longUrl": url, "customSlug": code });
-        server.post(&link).await.expect(201);
+        server.link(code).to(&url).create().await;
     }
     let lines = [
         "go.example:8080/b",

@@ -85,11 +85,6 @@ fn change(message: FeedMessage<'_>) -> Option<(String, i64)> {
     }
 }
 
-async fn create(server: &Running, slug: &str) {
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": slug });
-    server.post(&link).await.expect(201);
-}
-
 async fn snapshot(server: &Running) -> Vec<u8> {
     until("a snapshot", async || {
         edge(server, "/snapshot").await.status == 200
@@ -116,14 +111,14 @@ async fn feed_when_a_link_changes_carries_changes_in_order() {
         last = rev.abs();
         *rev > 0
     };
-    create(&server, "x").await;
+    server.link("x").create().await;
     assert!(next().await);
     let change = json!({ "longUrl": "https://example.com/2" });
     server.patch("/links/x", &change).await.expect(200);
     assert!(next().await);
     assert_eq!(server.delete("/links/x").await.status, 204);
     assert!(!next().await);
-    create(&server, "x").await;
+    server.link("x").create().await;
     assert!(next().await);
 }
 
@@ -134,8 +129,7 @@ async fn feed_batch_when_long_comes_whole() {
     let follower = Follower::start(&server).await;
     let long = format!("https://example.com/{}", "x".repeat(7_000));
     for slug in ["a", "b"] {
-        let link = json!({ "longUrl": long, "customSlug": slug });
-        server.post(&link).await.expect(201);
+        server.link(slug).to(&long).create().await;
     }
     let answer = edge(&server, &follower.path()).await;
     let length: usize = answer.header("content-length").parse().unwrap();
@@ -246,8 +240,8 @@ async fn snapshot_when_requested_has_all_an_edge_starts_from() {
         "000102030405060708090a0b0c0d0e0f",
     )])
     .await;
-    create(&server, "Aliases").await;
-    create(&server, "other-shape").await;
+    server.link("Aliases").create().await;
+    server.link("other-shape").create().await;
     let batch = ClickBatch {
         worker: [1; 16],
         seq: 1,
@@ -291,7 +285,7 @@ async fn snapshot_when_requested_has_all_an_edge_starts_from() {
 #[tokio::test]
 async fn snapshot_when_server_restarts_knows_earlier_aliases() {
     let server = Running::start().await;
-    create(&server, "Aliases").await;
+    server.link("Aliases").create().await;
     let server = server.restart().await;
     let bytes = snapshot(&server).await;
     let snapshot = Snapshot::decode(&bytes).unwrap();
@@ -379,7 +373,7 @@ async fn click_batch_when_malformed_is_refused_for_good() {
 #[tokio::test]
 async fn link_when_it_becomes_hot_comes_by_the_feed() {
     let server = Running::with(&[("EDGELINK_CLICKS_HOT_PERIOD_MS", "100")]).await;
-    create(&server, "x").await;
+    server.link("x").create().await;
     let mut follower = Follower::start(&server).await;
     let batch = ClickBatch {
         worker: [1; 16],
@@ -403,7 +397,7 @@ async fn link_when_it_becomes_hot_comes_by_the_feed() {
 #[tokio::test]
 async fn change_when_answered_is_seen_by_its_client_at_once() {
     let server = Running::start().await;
-    create(&server, "x").await;
+    server.link("x").create().await;
     for round in 0..50 {
         let target = format!("https://example.com/{round}");
         server

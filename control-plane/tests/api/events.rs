@@ -2,7 +2,7 @@
 
 use crate::analytics::{click, report, report_with};
 use crate::helpers::Running;
-use crate::scopes::{Client, client, link, tenant};
+use crate::scopes::{Client, client, tenant};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -60,9 +60,7 @@ impl Stream {
 async fn click_when_streamed_reaches_listeners_of_its_link() {
     let server = Running::start().await;
     for (code, tag) in [("a", "x"), ("b", "y")] {
-        let mut body = link(code);
-        body["tags"] = json!([tag]);
-        server.post(&body).await.expect(201);
+        server.link(code).tags(&[tag]).create().await;
     }
     let admin = &server.admin_key;
     let mut all = Stream::open(&server, admin, "").await;
@@ -94,9 +92,7 @@ async fn click_when_streamed_reaches_listeners_of_its_link() {
     assert_eq!(of_link.click().await["shortCode"], "b");
     assert_eq!(of_tag.click().await["shortCode"], "b");
     // Of what it does not want it gets nothing: what it wants comes next.
-    let mut elsewhere = link("c");
-    elsewhere["domain"] = json!("other.example");
-    server.post(&elsewhere).await.expect(201);
+    server.link("c").on("other.example").create().await;
     report(&server, 2, &[click("other.example/c")]).await;
     assert_eq!(of_domain.click().await["shortCode"], "c");
     server.begin_stop();
@@ -106,9 +102,8 @@ async fn click_when_streamed_reaches_listeners_of_its_link() {
 #[tokio::test]
 async fn click_when_streamed_has_its_targets_campaign_and_nulls() {
     let server = Running::start().await;
-    let mut marketed = link("a");
-    marketed["longUrl"] = json!("https://shop.example/?utm_medium=mail");
-    server.post(&marketed).await.expect(201);
+    let target = "https://shop.example/?utm_medium=mail";
+    server.link("a").to(target).create().await;
     let mut stream = Stream::open(&server, &server.admin_key, "").await;
     report(&server, 1, &[click("go.example:8080/a")]).await;
     let described = stream.click().await;
@@ -124,11 +119,11 @@ async fn click_when_streamed_has_its_targets_campaign_and_nulls() {
 #[tokio::test]
 async fn stream_when_opened_by_a_key_has_clicks_of_its_links_only() {
     let server = Running::start().await;
-    server.post(&link("a")).await.expect(201);
+    server.link("a").create().await;
     let editor = client(&server, "editor", &json!({})).await;
-    editor.create(&link("own")).await.expect(201);
+    editor.link("own").create().await;
     let stranger = tenant(&server, "other").await;
-    stranger.create(&link("theirs")).await.expect(201);
+    stranger.link("theirs").create().await;
     let mut of_editor = Stream::of(&editor, "").await;
     let mut of_stranger = Stream::of(&stranger, "").await;
     editor
@@ -160,12 +155,12 @@ async fn key_when_it_has_10_streams_is_refused_more() {
 #[tokio::test]
 async fn click_batch_when_sent_again_is_streamed_once() {
     let server = Running::start().await;
-    server.post(&link("a")).await.expect(201);
+    server.link("a").create().await;
     let mut stream = Stream::open(&server, &server.admin_key, "").await;
     let clicks = [click("go.example:8080/a")];
     report(&server, 1, &clicks).await;
     report(&server, 1, &clicks).await;
-    server.post(&link("b")).await.expect(201);
+    server.link("b").create().await;
     report(&server, 2, &[click("go.example:8080/b")]).await;
     assert_eq!(stream.click().await["shortCode"], "a");
     assert_eq!(stream.click().await["shortCode"], "b");

@@ -3,7 +3,6 @@
 use crate::helpers::{Running, send, until};
 use edgelink_wire::link_batch;
 use reqwest::Method;
-use serde_json::json;
 use sqlx::{Connection, Executor, SqliteConnection};
 use std::time::{Duration, Instant};
 
@@ -16,16 +15,11 @@ async fn run(server: &Running, statement: &'static str) -> SqliteConnection {
 #[tokio::test]
 async fn database_when_it_hangs_fails_creation_but_no_redirect() {
     let server = Running::start().await;
-    server
-        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
-        .await
-        .expect(201);
+    server.link("x").create().await;
     let mut lock = run(&server, "BEGIN IMMEDIATE").await;
     let start = Instant::now();
-    server
-        .post(&json!({ "longUrl": "https://example.com/" }))
-        .await
-        .problem(503, "store-unavailable");
+    let answer = server.link("").answer().await;
+    answer.problem(503, "store-unavailable");
     assert!(
         start.elapsed() < Duration::from_secs(2),
         "{:?}",
@@ -36,17 +30,13 @@ async fn database_when_it_hangs_fails_creation_but_no_redirect() {
         .await
         .redirects(302, "https://example.com/");
     lock.execute("ROLLBACK").await.unwrap();
-    server
-        .post(&json!({ "longUrl": "https://example.com/" }))
-        .await
-        .expect(201);
+    server.link("").create().await;
 }
 
 #[tokio::test]
 async fn database_when_broken_is_not_taken_for_a_missing_link() {
     let server = Running::start().await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "x" });
-    server.post(&link).await.expect(201);
+    server.link("x").create().await;
     run(&server, "DROP TABLE links").await;
     server.follow("/x").await.page(503, "try again");
     server.get("/links/x").await.problem(500, "internal");
@@ -72,8 +62,7 @@ async fn database_when_broken_is_not_taken_for_a_missing_link() {
 async fn link_when_its_lookup_is_slow_delays_no_other() {
     let server = Running::start().await;
     for code in ["fast", "slow"] {
-        let link = json!({ "longUrl": "https://example.com/", "customSlug": code });
-        server.post(&link).await.expect(201);
+        server.link(code).create().await;
     }
     // While it is held, the database counts to ten million before it has that row.
     let lookups = "CREATE TABLE held (is_held INT); INSERT INTO held VALUES (1); ALTER TABLE links RENAME TO all_links; \
@@ -126,8 +115,6 @@ async fn creation_when_code_space_is_used_up_says_so() {
         "BEGIN IMMEDIATE; UPDATE issuers SET next = 3521614606; UPDATE bounds SET bound = 9000000000000; COMMIT",
     )
     .await;
-    let answer = server
-        .post(&json!({ "longUrl": "https://example.com/" }))
-        .await;
+    let answer = server.link("").answer().await;
     answer.problem(503, "codes-exhausted");
 }

@@ -2,6 +2,7 @@
 
 use edgelink_control_plane::server::Server;
 use edgelink_settings::config::{Config, Environment, ListenerConfig};
+use edgelink_tests::link::{LinkApi, LinkBuilder};
 use edgelink_tests::servers::ClickHouseServer;
 use edgelink_wire::link_batch;
 use reqwest::header::HeaderMap;
@@ -126,6 +127,11 @@ impl Running {
             .header("x-api-key", &self.admin_key)
     }
 
+    /// Starts a link with that code; see [`LinkBuilder::new`].
+    pub(crate) fn link(&self, code: &str) -> LinkBuilder<'_, Self> {
+        LinkBuilder::new(self, code)
+    }
+
     pub(crate) async fn post(&self, body: &Value) -> Answer {
         send(self.api(Method::POST, "/links").json(body)).await
     }
@@ -191,6 +197,21 @@ impl Running {
             "sqlite://{}",
             self.folder.path().join("edgelink.db").display()
         )
+    }
+}
+
+impl LinkApi for Running {
+    type Answer = Answer;
+
+    async fn post_link(&self, link: &Value) -> Answer {
+        self.post(link).await
+    }
+
+    fn created(answer: &Answer) -> Result<Value, String> {
+        match answer.status.as_u16() {
+            201 => Ok(answer.expect(201)),
+            status => Err(format!("{status}: {}", answer.text())),
+        }
     }
 }
 

@@ -34,7 +34,7 @@ async fn cursor_when_behind_links_of_others_does_not_name_them() {
     let acme = tenant(&server, "acme").await;
     let ada = client(&server, "editor", &json!({})).await;
     for (client, own) in [(&acme, "z-acme"), (&ada, "z-ada")] {
-        client.create(&link(own)).await.expect(201);
+        client.link(own).create().await;
         let next = cursor(client, "orderBy=shortCode-asc").await;
         assert!(!next.contains(&hex::encode("secret-")), "{next}");
         // It leads on all the same.
@@ -67,7 +67,7 @@ async fn history_when_code_had_another_link_before_hides_its_changes() {
     let bob = client(&server, "editor", &json!({})).await;
     let note = json!({ "notes": "ada's secret" });
     for slug in ["created", "moved", "left"] {
-        ada.create(&link(slug)).await.expect(201);
+        ada.link(slug).create().await;
         let path = format!("/links/{slug}");
         ada.send(Method::PATCH, &path, &note).await.expect(200);
     }
@@ -82,11 +82,10 @@ async fn history_when_code_had_another_link_before_hides_its_changes() {
         .await
         .expect(201);
     for slug in ["created", "left"] {
-        bob.create(&link(slug)).await.expect(201);
+        bob.link(slug).create().await;
     }
     // This one is older than the changes of the link whose place it takes.
-    let body = json!({ "longUrl": "https://example.com/", "customSlug": "old" });
-    bob.create(&body).await.expect(201);
+    bob.link("old").create().await;
     let to = json!({ "customSlug": "moved" });
     bob.send(Method::POST, "/links/old/move", &to)
         .await
@@ -122,7 +121,7 @@ async fn key_when_revoked_while_its_body_comes_changes_nothing() {
             r#"{"longUrl":"https://example.com/","customSlug":"late"}"#,
         ),
     ] {
-        server.post(&link("kept")).await;
+        server.link("kept").answer().await;
         let client = client(&server, "admin", &json!({})).await;
         let mut stream = server.connect().await;
         let head = format!(
@@ -158,9 +157,9 @@ async fn key_when_revoked_while_its_body_comes_changes_nothing() {
 #[tokio::test]
 async fn link_when_its_host_is_blocked_by_now_is_not_restored() {
     let server = Running::start().await;
-    let bad = json!({ "longUrl": "https://evil.example/", "customSlug": "bad" });
-    server.post(&bad).await.expect(201);
-    server.post(&link("ruled")).await.expect(201);
+    let bad = server.link("bad").to("https://evil.example/");
+    bad.create().await;
+    server.link("ruled").create().await;
     let rules = json!({ "redirectRules": [{
         "longUrl": "https://evil.example/",
         "conditions": [{ "type": "device", "matchValue": "ios" }],

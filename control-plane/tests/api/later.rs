@@ -21,8 +21,7 @@ async fn details(server: &Running) -> String {
 async fn with_links() -> Running {
     let server = Running::start().await;
     for slug in ["known", "later"] {
-        let link = json!({ "longUrl": "https://example.com/", "customSlug": slug, "tags": ["t"] });
-        server.post(&link).await.expect(201);
+        server.link(slug).tags(&["t"]).create().await;
     }
     let mut database = SqliteConnection::connect(&server.database()).await.unwrap();
     let update = sqlx::query("UPDATE links SET details = ? WHERE code = 'later'").bind(DETAILS);

@@ -181,10 +181,7 @@ async fn api_answer_when_sent_forbids_caching_and_sniffing() {
 async fn target_when_its_host_is_blocked_is_refused() {
     let blocked = "evil.example,*.evil.example";
     let server = Running::with(&[("EDGELINK_LINKS_BLOCKED_HOSTS", blocked)]).await;
-    let good = server
-        .post(&json!({ "longUrl": "https://example.com/" }))
-        .await;
-    let code = good.expect(201)["shortCode"].as_str().unwrap().to_owned();
+    let code = server.link("").create().await.code().to_owned();
     for target in ["https://evil.example/x", "http://a.EVIL.example:8080/"] {
         let link = json!({ "longUrl": target });
         let refused = server.post(&link).await.problem(422, "validation");

@@ -3,7 +3,6 @@
 use crate::helpers::{EDGE_TOKENS, Running, client, read_all, until};
 use edgelink_settings::config::ListenerKind;
 use reqwest::StatusCode;
-use serde_json::json;
 use sqlx::{Connection, Executor, SqliteConnection};
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -37,8 +36,7 @@ async fn status(server: &Running, address: SocketAddr, path: &str) -> StatusCode
 #[tokio::test]
 async fn listener_when_separate_serves_its_routes_and_health_only() {
     let server = Running::with(&OTHERS).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "here" });
-    server.post(&link).await.expect(201);
+    server.link("here").create().await;
     for (path, kind, found) in [
         ("/api/v1/links", ListenerKind::Main, 200),
         ("/rest/v3/short-urls", ListenerKind::Main, 200),
@@ -131,8 +129,7 @@ async fn listener_when_busy_takes_no_permits_of_another() {
     variables.push(("EDGELINK_STORE_TIMEOUT_MS", "10000"));
     let server = Running::with(&variables).await;
     let public = address(&server, ListenerKind::Public);
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "here" });
-    server.post(&link).await.expect(201);
+    server.link("here").create().await;
     // A report of abuse is worked on until the lock is gone.
     let mut lock = SqliteConnection::connect(&server.database()).await.unwrap();
     lock.execute("BEGIN IMMEDIATE").await.unwrap();

@@ -16,10 +16,7 @@ async fn links_when_paged_come_once_newest_first() {
     let server = Running::start().await;
     for number in 0..5 {
         let slug = format!("l{number}");
-        server
-            .post(&json!({ "longUrl": "https://example.com/", "customSlug": slug }))
-            .await
-            .expect(201);
+        server.link(&slug).create().await;
     }
     let (mut seen, mut cursor) = (Vec::new(), String::new());
     for expected in [2, 2, 1] {
@@ -44,9 +41,7 @@ async fn links_when_paged_come_once_newest_first() {
 async fn links_when_listed_by_domain_are_its_own() {
     let server = Running::start().await;
     for (slug, domain) in [("a", "go.example:8080"), ("b", "other.example")] {
-        let body =
-            json!({ "longUrl": "https://example.com/", "customSlug": slug, "domain": domain });
-        server.post(&body).await.expect(201);
+        server.link(slug).on(domain).create().await;
     }
     assert_eq!(
         codes(&server.get("/links?domain=other.example").await.expect(200)),

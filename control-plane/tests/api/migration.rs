@@ -515,10 +515,10 @@ async fn generated_code_when_code_key_differs_becomes_an_alias() {
     let first = Running::with(&key).await;
     let mut lines = String::new();
     for n in 0..5 {
-        let link = json!({ "longUrl": format!("https://example.com/{n}") });
-        let link = first.post(&link).await.expect(201);
+        let link = first.link("").to(&format!("https://example.com/{n}"));
+        let link = link.create().await;
         // Last first, so that numbers that are issued are others.
-        lines = format!("{link}\n{lines}");
+        lines = format!("{}\n{lines}", link.body);
     }
     let numbers = numbers(&first).await;
     for (variables, agrees) in [(&key, true), (&other, false)] {
@@ -527,9 +527,9 @@ async fn generated_code_when_code_key_differs_becomes_an_alias() {
         assert_eq!(done.summary.created, 5);
         assert_eq!(self::numbers(&second).await == numbers, agrees);
         for n in 0..5 {
-            let link = json!({ "longUrl": format!("https://example.com/new/{n}") });
-            let link = second.post(&link).await.expect(201);
-            assert!(!lines.contains(link["shortCode"].as_str().unwrap()));
+            let link = second.link("").to(&format!("https://example.com/new/{n}"));
+            let link = link.create().await;
+            assert!(!lines.contains(link.code()));
         }
     }
 }

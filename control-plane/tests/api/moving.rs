@@ -1,6 +1,7 @@
 //! `POST /links/{code}/restore` and `/links/{code}/move`.
 
 use crate::helpers::{Answer, Running, send};
+use edgelink_tests::link::CreatedLink;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -13,27 +14,27 @@ async fn relocate(server: &Running, code: &str, body: &Value) -> Answer {
     send(request.json(body)).await
 }
 
-/// A link with every property.
-fn full() -> Value {
-    json!({
-        "longUrl": "https://example.com/?a=1", "customSlug": "x", "title": "t", "tags": ["a"], "notes": "n",
-        "externalId": "1", "archived": true, "redirectStatus": 308, "forwardQuery": false,
-        "validSince": "2026-01-01T00:00:00Z", "validUntil": "2099-01-01T00:00:00Z",
-    })
+/// Creates the link `x` with every property.
+async fn full(server: &Running) -> CreatedLink<Answer> {
+    let link = server.link("x").to("https://example.com/?a=1").title("t");
+    let link = link.tags(&["a"]).with("notes", "n").redirect_status(308);
+    let link = link.with("externalId", "1").with("archived", true);
+    let link = link.valid_since("2026-01-01T00:00:00Z");
+    let link = link.valid_until("2099-01-01T00:00:00Z");
+    link.with("forwardQuery", false).create().await
 }
 
 #[tokio::test]
 async fn deleted_link_when_restored_is_as_before() {
     let server = Running::start().await;
-    let created = server.post(&full()).await;
-    let link = created.expect(201);
+    let link = full(&server).await;
     server.delete("/links/x").await;
     server.follow("/x").await.page(404, "");
     let restored = restore(&server, "x/restore").await;
-    let mut expected = link.clone();
+    let mut expected = link.body.clone();
     expected["updatedAt"] = restored.expect(200)["updatedAt"].clone();
     assert_eq!(restored.json(), expected);
-    assert_ne!(restored.header("etag"), created.header("etag"));
+    assert_ne!(restored.header("etag"), link.answer.header("etag"));
     server
         .follow("/x")
         .await
@@ -60,7 +61,7 @@ async fn restoration_when_not_possible_is_refused() {
     restore(&server, "x/restore")
         .await
         .problem(404, "link-not-found");
-    server.post(&full()).await.expect(201);
+    full(&server).await;
     restore(&server, "x/restore")
         .await
         .problem(409, "not-deleted");
@@ -69,13 +70,11 @@ async fn restoration_when_not_possible_is_refused() {
         .problem(404, "link-not-found");
     server.delete("/links/x").await;
     // Another link has taken its external id, and then its code.
-    let other = json!({ "longUrl": "https://example.com/", "customSlug": "y", "externalId": "1" });
-    server.post(&other).await.expect(201);
+    server.link("y").with("externalId", "1").create().await;
     restore(&server, "x/restore")
         .await
         .problem(409, "external-id-taken");
-    let taken = json!({ "longUrl": "https://example.com/", "customSlug": "x" });
-    server.post(&taken).await.expect(201);
+    server.link("x").create().await;
     restore(&server, "x/restore")
         .await
         .problem(409, "not-deleted");
@@ -84,11 +83,10 @@ async fn restoration_when_not_possible_is_refused() {
 #[tokio::test]
 async fn link_when_moved_keeps_all_and_leaves_its_old_key() {
     let server = Running::start().await;
-    let created = server.post(&full()).await;
-    let link = created.expect(201);
+    let link = full(&server).await;
     let body = json!({ "customSlug": "y", "domain": "other.example" });
     let moved = relocate(&server, "x", &body).await;
-    let mut expected = link.clone();
+    let mut expected = link.body.clone();
     for (field, value) in [
         ("shortCode", json!("y")),
         ("domain", json!("other.example")),
@@ -123,12 +121,12 @@ async fn link_when_moved_keeps_all_and_leaves_its_old_key() {
 #[tokio::test]
 async fn old_link_when_kept_at_a_move_still_redirects() {
     let server = Running::start().await;
-    let link = server.post(&full()).await.expect(201);
+    let link = full(&server).await;
     let body = json!({ "customSlug": "y", "keepOld": true });
     let moved = relocate(&server, "x", &body).await.expect(201);
     assert_eq!(moved["externalId"], "1");
     let kept = server.get("/links/x").await.expect(200);
-    let mut expected = link;
+    let mut expected = link.body;
     expected["externalId"] = json!(null);
     expected["updatedAt"] = kept["updatedAt"].clone();
     assert_eq!(kept, expected);
@@ -148,9 +146,8 @@ async fn old_link_when_kept_at_a_move_still_redirects() {
 #[tokio::test]
 async fn move_when_not_possible_changes_nothing() {
     let server = Running::start().await;
-    let link = server.post(&full()).await;
-    let other = json!({ "longUrl": "https://example.com/", "customSlug": "y" });
-    server.post(&other).await.expect(201);
+    let link = full(&server).await;
+    server.link("y").create().await;
     let to = |slug: &str| json!({ "customSlug": slug });
     relocate(&server, "absent", &to("z"))
         .await
@@ -174,14 +171,14 @@ async fn move_when_not_possible_changes_nothing() {
     let request = request.header("if-match", "\"1\"").json(&to("z"));
     send(request).await.problem(412, "precondition-failed");
     let found = server.get("/links/x").await;
-    assert_eq!(found.header("etag"), link.header("etag"));
+    assert_eq!(found.header("etag"), link.answer.header("etag"));
     server.get("/links/z").await.problem(404, "link-not-found");
 }
 
 #[tokio::test]
 async fn history_when_a_link_changes_names_actor_and_change() {
     let server = Running::start().await;
-    server.post(&full()).await.expect(201);
+    full(&server).await;
     let history = async |code: &str| {
         let page = server.get(&format!("/links/{code}/history")).await;
         let entries = page.expect(200)["entries"].as_array().unwrap().clone();

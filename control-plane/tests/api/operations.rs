@@ -25,14 +25,8 @@ async fn server_when_its_store_answers_is_live_and_ready() {
 #[tokio::test]
 async fn metrics_when_requests_are_served_count_them() {
     let server = Running::start().await;
-    server
-        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
-        .await
-        .expect(201);
-    server
-        .post(&json!({ "longUrl": "https://example.com/" }))
-        .await
-        .expect(201);
+    server.link("x").create().await;
+    server.link("").create().await;
     server
         .follow("/x")
         .await

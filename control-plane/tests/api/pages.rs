@@ -79,16 +79,10 @@ async fn page_when_domain_has_a_brand_shows_it() {
     let shown = "&#60;b&#62;ACME &#38; &#34;Co&#34;&#60;/b&#62;";
     let look = json!({ "brandName": name, "brandLogo": logo });
     brand(&server, "other.example", &look).await;
-    for link in [
-        json!({ "customSlug": "a" }),
-        json!({ "customSlug": "gone", "state": "disabled" }),
-        json!({ "customSlug": "locked", "password": "open sesame" }),
-    ] {
-        let mut link = link;
-        link["longUrl"] = json!("https://example.com/");
-        link["domain"] = json!("other.example");
-        server.post(&link).await.expect(201);
-    }
+    let link = |code: &str| server.link(code).on("other.example");
+    link("a").create().await;
+    link("gone").with("state", "disabled").create().await;
+    link("locked").password("open sesame").create().await;
     for (path, status) in [
         ("/absent", 404),
         ("/no.code", 404),

@@ -1,6 +1,7 @@
 //! Links with a password, as the API has them.
 
 use crate::helpers::{Answer, Running, send};
+use edgelink_tests::link::LinkBuilder;
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -12,9 +13,14 @@ fn link(slug: &str) -> Value {
     json!({ "longUrl": TARGET, "customSlug": slug, "password": PASSWORD })
 }
 
+/// Starts a link with the password.
+fn locked<'s>(server: &'s Running, slug: &str) -> LinkBuilder<'s, Running> {
+    server.link(slug).to(TARGET).password(PASSWORD)
+}
+
 async fn with_link(slug: &str) -> Running {
     let server = Running::start().await;
-    server.post(&link(slug)).await.expect(201);
+    locked(&server, slug).create().await;
     server
 }
 
@@ -44,7 +50,7 @@ fn assert_tells_nothing(answer: &Answer) {
 #[tokio::test]
 async fn link_when_its_password_is_set_or_removed_says_so() {
     let server = Running::start().await;
-    let created = server.post(&link("a")).await;
+    let created = locked(&server, "a").answer().await;
     assert_tells_nothing(&created);
     assert_eq!(created.expect(201)["hasPassword"], true);
     assert!(is_locked(&server, "a").await);
@@ -86,8 +92,8 @@ async fn link_when_its_password_is_set_or_removed_says_so() {
 async fn password_when_invalid_names_its_field() {
     let server = with_link("a").await;
     for wrong in [json!(""), json!("x".repeat(256)), json!(1), json!([])] {
-        let body = json!({ "longUrl": TARGET, "password": wrong });
-        let refused = server.post(&body).await;
+        let request = server.link("").with("password", wrong.clone());
+        let refused = request.answer().await;
         assert_eq!(refused.problem(422, "validation"), ["password"]);
         let patch = json!({ "password": wrong });
         let refused = server.patch("/links/a", &patch).await;
@@ -166,12 +172,11 @@ async fn request_when_repeated_needs_the_same_password() {
 #[tokio::test]
 async fn existing_link_when_it_has_a_password_is_not_found() {
     let server = Running::start().await;
-    let open = json!({ "longUrl": TARGET, "findIfExists": true });
-    let locked = json!({ "longUrl": TARGET, "findIfExists": true, "password": PASSWORD });
-    let first = server.post(&open).await.expect(201);
-    server.post(&locked).await.expect(201);
-    server.post(&locked).await.expect(201);
-    let found = server.post(&open).await.expect(200);
+    let open = || server.link("").with("findIfExists", true);
+    let first = open().create().await;
+    open().password(PASSWORD).create().await;
+    open().password(PASSWORD).create().await;
+    let found = open().answer().await.expect(200);
     assert_eq!(found["shortCode"], first["shortCode"]);
 }
 
@@ -279,7 +284,7 @@ async fn visitor_when_password_was_given_is_let_in_by_cookie() {
 #[tokio::test]
 async fn cookie_when_foreign_forged_or_outdated_opens_no_link() {
     let server = with_link("a").await;
-    server.post(&link("b")).await.expect(201);
+    locked(&server, "b").create().await;
     let own = cookie(&server, "/a", PASSWORD).await;
     let other = cookie(&server, "/b", PASSWORD).await;
     assert_opened(&follow_with(&server, "/a", &own).await, TARGET);
@@ -310,13 +315,9 @@ async fn cookie_when_foreign_forged_or_outdated_opens_no_link() {
 #[tokio::test]
 async fn password_form_when_sent_leads_to_its_own_link_only() {
     let server = Running::start().await;
-    let mut forwarding = link("a");
-    forwarding["forwardPath"] = json!(true);
-    server.post(&forwarding).await.expect(201);
-    server
-        .post(&json!({ "longUrl": TARGET, "customSlug": "open" }))
-        .await
-        .expect(201);
+    let forwarding = locked(&server, "a").with("forwardPath", true);
+    forwarding.create().await;
+    server.link("open").to(TARGET).create().await;
     for path in ["/a/x/y?z=1", "/a//evil.example", "/a/https://evil.example"] {
         let opened = give(&server, path, PASSWORD).await;
         assert_eq!(opened.status, 303, "{path}: {opened:?}");
@@ -327,7 +328,7 @@ async fn password_form_when_sent_leads_to_its_own_link_only() {
         assert!(opened.starts_with("HTTP/1.1 303 "), "{path}: {opened}");
         assert!(opened.contains("\r\nlocation: /a\r\n"), "{path}: {opened}");
     }
-    server.post(&link("b")).await.expect(201);
+    locked(&server, "b").create().await;
     for (path, status) in [
         ("/b/x", 404),
         ("//evil.example/a", 404),
@@ -383,9 +384,7 @@ async fn link_when_expired_asks_for_no_password() {
 #[tokio::test]
 async fn use_when_no_password_was_given_is_not_taken() {
     let server = Running::start().await;
-    let mut limited = link("a");
-    limited["maxVisits"] = json!(2);
-    server.post(&limited).await.expect(201);
+    locked(&server, "a").max_visits(2).create().await;
     let used = async || server.get("/links/a").await.expect(200)["visits"]["used"].clone();
     assert_page(&server.follow("/a").await, 200);
     assert_page(&give(&server, "/a", "wrong").await, 403);
@@ -402,8 +401,8 @@ async fn use_when_no_password_was_given_is_not_taken() {
 #[tokio::test]
 async fn password_tries_when_many_of_an_address_are_limited() {
     let server = Running::with(&[("EDGELINK_SERVER_TRUSTED_PROXIES", "127.0.0.1")]).await;
-    server.post(&link("a")).await.expect(201);
-    server.post(&link("b")).await.expect(201);
+    locked(&server, "a").create().await;
+    locked(&server, "b").create().await;
     let give_from = async |address: &str, path: &str, password: &str| {
         let form = server
             .plain(Method::POST, path)

@@ -12,11 +12,6 @@ async fn edge(server: &Running, path: &str) -> Answer {
     send(request.bearer_auth(TOKEN)).await
 }
 
-async fn create(server: &Running, slug: &str) {
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": slug });
-    server.post(&link).await.expect(201);
-}
-
 async fn feed(server: &Running) -> Value {
     let ready = send(server.plain(Method::GET, "/health/ready")).await;
     ready.expect(200)["feed"].clone()
@@ -43,8 +38,8 @@ async fn link_when_created_in_a_rolling_restart_redirects() {
     for server in [&old, &new] {
         assert_eq!(server.follow("/promo").await.status, 404);
     }
-    create(&old, "promo").await;
-    create(&new, "other").await;
+    old.link("promo").create().await;
+    new.link("other").create().await;
     for server in [&old, &new] {
         for path in ["/promo", "/other"] {
             assert_eq!(server.follow(path).await.status, 302, "{path}");
@@ -55,7 +50,7 @@ async fn link_when_created_in_a_rolling_restart_redirects() {
     assert_eq!(new.follow("/promo").await.status, 302);
     await_publisher(&new, "this").await;
     await_feed(&new).await;
-    create(&new, "third").await;
+    new.link("third").create().await;
     for path in ["/promo", "/other", "/third"] {
         assert_eq!(new.follow(path).await.status, 302, "{path}");
     }
@@ -85,7 +80,7 @@ async fn server_when_not_the_publisher_answers_from_the_database() {
         );
     }
     // Changes by the one are what the other answers, at once and again and again.
-    create(&first, "x").await;
+    first.link("x").create().await;
     for round in 0..20 {
         let target = format!("https://example.com/{round}");
         first
@@ -131,7 +126,7 @@ async fn changes_when_server_stops_are_published() {
     // The publisher looks when it is woken, at a beat, and at the end.
     let server = Running::start().await;
     await_feed(&server).await;
-    create(&server, "x").await;
+    server.link("x").create().await;
     for round in 0..20 {
         let change = json!({ "title": format!("{round}") });
         server.patch("/links/x", &change).await.expect(200);

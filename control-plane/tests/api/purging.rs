@@ -19,17 +19,11 @@ fn rev(answer: &[u8]) -> u64 {
 #[tokio::test]
 async fn link_when_long_expired_is_purged_and_frees_its_alias() {
     let server = Running::with(&EAGER).await;
-    let link = |slug: &str, until: &str| json!({ "longUrl": "https://example.com/", "customSlug": slug, "validUntil": until });
+    let (past, future) = ("2001-01-01T00:00:00Z", "2999-01-01T00:00:00Z");
     for slug in ["a", "b", "c", "d", "e"] {
-        server
-            .post(&link(slug, "2001-01-01T00:00:00Z"))
-            .await
-            .expect(201);
+        server.link(slug).valid_until(past).create().await;
     }
-    server
-        .post(&link("future", "2999-01-01T00:00:00Z"))
-        .await
-        .expect(201);
+    server.link("future").valid_until(future).create().await;
     until("all five are swept", async || {
         let page = server.get("/links").await.expect(200);
         page["links"].as_array().unwrap().len() == 1
@@ -43,8 +37,7 @@ async fn link_when_long_expired_is_purged_and_frees_its_alias() {
     // The tombstone has kept the revision: caches take the new link for newer.
     let deleted = server.resolve("go.example:8080/a").await;
     let deleted = rev(&deleted.body);
-    let again = server.post(&link("a", "2999-01-01T00:00:00Z")).await;
-    again.expect(201);
+    server.link("a").valid_until(future).create().await;
     let entry = server.resolve("go.example:8080/a").await;
     assert!(rev(&entry.body) > deleted);
 }
@@ -52,8 +45,8 @@ async fn link_when_long_expired_is_purged_and_frees_its_alias() {
 #[tokio::test]
 async fn link_when_in_its_grace_period_is_kept() {
     let server = Running::with(&[("EDGELINK_PURGE_INTERVAL_SECONDS", "1")]).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "a", "validUntil": in_seconds(-86_400) });
-    server.post(&link).await.expect(201);
+    let link = server.link("a").valid_until(&in_seconds(-86_400));
+    link.create().await;
     server.follow("/a").await.page(410, "");
     until("a purge has ended", async || {
         let metrics = server.plain(reqwest::Method::GET, "/metrics");

@@ -2,15 +2,7 @@
 
 use crate::helpers::{Running, in_seconds, send, until};
 use reqwest::Method;
-use serde_json::{Value, json};
-
-async fn link(server: &Running, mut fields: Value, slug: &str) {
-    fields["customSlug"] = json!(slug);
-    if fields["longUrl"].is_null() {
-        fields["longUrl"] = json!("https://example.com/");
-    }
-    server.post(&fields).await.expect(201);
-}
+use serde_json::json;
 
 #[tokio::test]
 async fn link_when_followed_redirects_by_its_status_byte_for_byte() {
@@ -18,12 +10,8 @@ async fn link_when_followed_redirects_by_its_status_byte_for_byte() {
     let target = "HTTPS://Example.com:443/A/../%7e?a=1&&b=%zz|\"<>\\^`{}#f";
     for status in [301, 302, 307, 308] {
         let slug = format!("s{status}");
-        link(
-            &server,
-            json!({ "longUrl": target, "redirectStatus": status }),
-            &slug,
-        )
-        .await;
+        let link = server.link(&slug).to(target).redirect_status(status);
+        link.create().await;
         server
             .follow(&format!("/{slug}"))
             .await
@@ -38,13 +26,9 @@ async fn link_when_followed_redirects_by_its_status_byte_for_byte() {
 async fn query_when_link_forwards_it_joins_the_target() {
     let server = Running::start().await;
     let target = "https://example.com/?a=1&b=2#f";
-    link(&server, json!({ "longUrl": target }), "yes").await;
-    link(
-        &server,
-        json!({ "longUrl": target, "forwardQuery": false }),
-        "no",
-    )
-    .await;
+    server.link("yes").to(target).create().await;
+    let link = server.link("no").to(target).with("forwardQuery", false);
+    link.create().await;
     server
         .follow("/yes?b=3&c=%20")
         .await
@@ -56,18 +40,10 @@ async fn query_when_link_forwards_it_joins_the_target() {
 #[tokio::test]
 async fn host_when_unknown_takes_the_default_domain() {
     let server = Running::start().await;
-    link(
-        &server,
-        json!({ "longUrl": "https://example.com/default" }),
-        "x",
-    )
-    .await;
-    link(
-        &server,
-        json!({ "longUrl": "https://example.com/other", "domain": "other.example" }),
-        "x",
-    )
-    .await;
+    let link = server.link("x").to("https://example.com/default");
+    link.create().await;
+    let link = server.link("x").to("https://example.com/other");
+    link.on("other.example").create().await;
     for (host, target) in [
         (&b"go.example:8080"[..], "default"),
         (b"other.example", "other"),
@@ -89,7 +65,7 @@ async fn host_when_unknown_takes_the_default_domain() {
 #[tokio::test]
 async fn host_when_unknown_hosts_are_refused_has_no_links() {
     let server = Running::with(&[("EDGELINK_LINKS_UNKNOWN_HOSTS", "not_found")]).await;
-    link(&server, json!({}), "x").await;
+    server.link("x").create().await;
     let follow = |host: &'static [u8]| send(server.plain(Method::GET, "/x").header("host", host));
     follow(b"go.example:8080")
         .await
@@ -104,18 +80,19 @@ async fn redirect_when_equal_for_all_visitors_may_be_cached() {
     let server = Running::with(&[("EDGELINK_LINKS_SHARED_CACHE_SECONDS", "600")]).await;
     let kept = "max-age=0, s-maxage=600, stale-while-revalidate=600, stale-if-error=300";
     let private = "private, max-age=0";
-    for (slug, fields, wanted) in [
-        ("plain", json!({}), kept),
-        ("below", json!({ "forwardPath": true }), private),
-        ("limited", json!({ "maxVisits": 5 }), private),
-        ("locked", json!({ "password": "open sesame" }), "no-store"),
-        ("over", json!({ "state": "disabled" }), private),
+    let link = |code: &str| server.link(code);
+    for (link, wanted) in [
+        (link("plain"), kept),
+        (link("below").with("forwardPath", true), private),
+        (link("limited").max_visits(5), private),
+        (link("locked").password("open sesame"), "no-store"),
+        (link("over").with("state", "disabled"), private),
     ] {
-        link(&server, fields, slug).await;
+        let slug = link.create().await.code().to_owned();
         let answer = server.follow(&format!("/{slug}")).await;
         assert_eq!(answer.header("cache-control"), wanted, "{slug}");
     }
-    link(&server, json!({}), "ruled").await;
+    link("ruled").create().await;
     let rules = json!({ "redirectRules": [{ "longUrl": "https://example.com/b",
         "conditions": [{ "type": "device", "matchKey": null, "matchValue": "android" }] }] });
     let request = server.api(Method::POST, "/links/ruled/rules").json(&rules);
@@ -124,8 +101,7 @@ async fn redirect_when_equal_for_all_visitors_may_be_cached() {
         let answer = server.follow(path).await;
         assert_eq!(answer.header("cache-control"), private, "{path}");
     }
-    let soon = json!({ "validUntil": in_seconds(900) });
-    link(&server, soon, "soon").await;
+    link("soon").valid_until(&in_seconds(900)).create().await;
     let answer = server.follow("/soon").await;
     let late = answer
         .header("cache-control")
@@ -144,25 +120,13 @@ async fn redirect_when_equal_for_all_visitors_may_be_cached() {
 #[tokio::test]
 async fn link_when_out_of_service_has_a_page() {
     let server = Running::start().await;
-    link(&server, json!({ "state": "disabled" }), "off").await;
-    link(
-        &server,
-        json!({ "validUntil": "2020-01-01T00:00:00Z" }),
-        "over",
-    )
-    .await;
-    link(
-        &server,
-        json!({ "validSince": "2999-01-01T00:00:00Z" }),
-        "early",
-    )
-    .await;
-    link(
-        &server,
-        json!({ "validSince": "2020-01-01T00:00:00Z", "validUntil": "2999-01-01T00:00:00Z" }),
-        "now",
-    )
-    .await;
+    server.link("off").with("state", "disabled").create().await;
+    let link = server.link("over").valid_until("2020-01-01T00:00:00Z");
+    link.create().await;
+    let link = server.link("early").valid_since("2999-01-01T00:00:00Z");
+    link.create().await;
+    let link = server.link("now").valid_since("2020-01-01T00:00:00Z");
+    link.valid_until("2999-01-01T00:00:00Z").create().await;
     server.follow("/off").await.page(410, "no longer available");
     server
         .follow("/over")
@@ -179,7 +143,7 @@ async fn link_when_out_of_service_has_a_page() {
 #[tokio::test]
 async fn path_when_not_a_code_is_not_found() {
     let server = Running::start().await;
-    link(&server, json!({}), "x").await;
+    server.link("x").create().await;
     let long = format!("/{}", "a".repeat(65));
     for path in [
         "/",
@@ -212,7 +176,7 @@ async fn path_when_not_a_code_is_not_found() {
 #[tokio::test]
 async fn request_when_bytes_are_not_ascii_is_answered() {
     let server = Running::start().await;
-    link(&server, json!({}), "x").await;
+    server.link("x").create().await;
     for byte in 0x80..=0xff_u8 {
         let request = [
             b"GET /x",
@@ -243,7 +207,7 @@ async fn request_when_bytes_are_not_ascii_is_answered() {
 #[tokio::test]
 async fn method_when_not_get_or_head_is_refused() {
     let server = Running::start().await;
-    link(&server, json!({}), "x").await;
+    server.link("x").create().await;
     for method in [Method::POST, Method::DELETE, Method::OPTIONS] {
         let answer = send(server.plain(method.clone(), "/x")).await;
         answer.problem(405, "method-not-allowed");
@@ -258,8 +222,8 @@ async fn link_when_its_status_keeps_the_method_redirects_each() {
     let server = Running::start().await;
     for status in [307, 308] {
         let slug = format!("s{status}");
-        let fields = json!({ "redirectStatus": status, "maxVisits": 3 });
-        link(&server, fields, &slug).await;
+        let link = server.link(&slug).redirect_status(status);
+        link.max_visits(3).create().await;
         let path = format!("/{slug}?a=1");
         for method in [Method::OPTIONS, Method::TRACE, Method::HEAD] {
             send(server.plain(method, &path))
@@ -278,7 +242,7 @@ async fn link_when_its_status_keeps_the_method_redirects_each() {
         let used_up = send(server.plain(Method::POST, &path)).await;
         assert_eq!(used_up.status, 410, "each was a visit");
     }
-    link(&server, json!({ "maxVisits": 1 }), "limited").await;
+    server.link("limited").max_visits(1).create().await;
     assert_eq!(
         send(server.plain(Method::POST, "/limited")).await.status,
         405
@@ -292,12 +256,8 @@ async fn link_when_its_status_keeps_the_method_redirects_each() {
 #[tokio::test]
 async fn alias_when_named_like_the_shlink_api_redirects() {
     let server = Running::start().await;
-    link(
-        &server,
-        json!({ "forwardPath": true, "redirectStatus": 307 }),
-        "rest",
-    )
-    .await;
+    let link = server.link("rest").with("forwardPath", true);
+    link.redirect_status(307).create().await;
     for method in [Method::GET, Method::POST] {
         for path in ["/rest/", "/rest/more"] {
             let target = path.replace("/rest", "https://example.com");
@@ -308,7 +268,7 @@ async fn alias_when_named_like_the_shlink_api_redirects() {
         assert_eq!(api.status, 401, "it wants a key");
     }
     let server = Running::with(&[("EDGELINK_LINKS_PREFIX", "/rest/")]).await;
-    link(&server, json!({}), "a").await;
+    server.link("a").create().await;
     let followed = server.follow("/rest/a").await;
     followed.redirects(302, "https://example.com/");
 }
@@ -342,11 +302,9 @@ async fn link_when_behind_a_prefix_or_before_a_slash_redirects() {
         ("EDGELINK_LINKS_TRAILING_SLASH", "true"),
     ])
     .await;
-    let fields =
-        json!({ "longUrl": "https://example.com/", "customSlug": "a", "password": "secret" });
-    let made = server.post(&fields).await;
-    assert_eq!(made.json()["shortUrl"], "https://go.example:8080/s/a");
-    link(&server, json!({ "redirectStatus": 307 }), "b").await;
+    let made = server.link("a").password("secret").create().await;
+    assert_eq!(made["shortUrl"], "https://go.example:8080/s/a");
+    server.link("b").redirect_status(307).create().await;
     for path in ["/s/b", "/s/b/", "/s/b?x=1", "/s/b/?x=1"] {
         let query = path.split_once('?').map_or("", |(_, query)| query);
         let target = match query {
@@ -435,7 +393,7 @@ async fn redirect_when_of_a_person_is_counted_even_at_a_stop() {
         ("EDGELINK_CLICKS_ORPHANS", "true"),
     ])
     .await;
-    link(&server, json!({}), "x").await;
+    server.link("x").create().await;
     for (method, path, header, status) in [
         (Method::GET, "/x", ("user-agent", "curl"), 302),
         (Method::GET, "/x?a=b", ("dnt", "1"), 302),
@@ -466,7 +424,8 @@ async fn redirect_when_of_a_person_is_counted_even_at_a_stop() {
 #[tokio::test]
 async fn target_when_link_tracks_conversions_gets_a_click_id() {
     let server = Running::start().await;
-    link(&server, json!({ "trackConversions": true }), "x").await;
+    let link = server.link("x").with("trackConversions", true);
+    link.create().await;
     let ids: Vec<String> = [server.follow("/x").await, server.follow("/x").await]
         .iter()
         .map(|answer| answer.header("location").to_owned())

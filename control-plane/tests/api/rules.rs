@@ -14,8 +14,8 @@ async fn with_link() -> Running {
         ("EDGELINK_LINKS_CITY_HEADER", "x-city"),
     ];
     let server = Running::with(&variables).await;
-    let link = json!({ "longUrl": "https://example.com/own?x=1", "customSlug": "a" });
-    server.post(&link).await.expect(201);
+    let link = server.link("a").to("https://example.com/own?x=1");
+    link.create().await;
     server
 }
 

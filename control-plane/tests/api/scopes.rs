@@ -1,6 +1,7 @@
 //! Which links exist for whom.
 
 use crate::helpers::{Answer, Running, send};
+use edgelink_tests::link::{LinkApi, LinkBuilder};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -20,8 +21,9 @@ impl Client<'_> {
         self.send(Method::GET, path, &Value::Null).await
     }
 
-    pub(crate) async fn create(&self, body: &Value) -> Answer {
-        self.send(Method::POST, "/links", body).await
+    /// Starts a link with that code; see [`LinkBuilder::new`].
+    pub(crate) fn link(&self, code: &str) -> LinkBuilder<'_, Self> {
+        LinkBuilder::new(self, code)
     }
 
     /// The codes of the links that are listed.
@@ -32,6 +34,18 @@ impl Client<'_> {
         let mut codes: Vec<String> = links.iter().map(code).collect();
         codes.sort_unstable();
         codes
+    }
+}
+
+impl LinkApi for Client<'_> {
+    type Answer = Answer;
+
+    async fn post_link(&self, link: &Value) -> Answer {
+        self.send(Method::POST, "/links", link).await
+    }
+
+    fn created(answer: &Answer) -> Result<Value, String> {
+        Running::created(answer)
     }
 }
 
@@ -86,10 +100,10 @@ async fn link_when_of_another_tenant_or_owner_is_not_found() {
     let bob = client(&server, "editor", &none).await;
     let reader = client(&server, "reader", &none).await;
     let creator = client(&server, "creator", &none).await;
-    acme.create(&link("acme")).await.expect(201);
-    ada.create(&link("ada")).await.expect(201);
-    bob.create(&link("bob")).await.expect(201);
-    creator.create(&link("made")).await.expect(201);
+    acme.link("acme").create().await;
+    ada.link("ada").create().await;
+    bob.link("bob").create().await;
+    creator.link("made").create().await;
 
     assert_eq!(acme.codes().await, ["acme"]);
     assert_eq!(ada.codes().await, ["ada"]);
@@ -150,10 +164,8 @@ async fn link_when_of_others_is_changed_by_no_request() {
     let server = Running::start().await;
     let acme = tenant(&server, "acme").await;
     let ada = client(&server, "editor", &json!({})).await;
-    let mut theirs = link("x");
-    theirs["externalId"] = json!("1");
-    let theirs = server.post(&theirs).await.expect(201);
-    server.post(&link("gone")).await.expect(201);
+    let theirs = server.link("x").with("externalId", "1").create().await;
+    server.link("gone").create().await;
     server.delete("/links/gone").await;
     let items = json!([{ "shortCode": "x" }, { "shortCode": "gone" }]);
     let to = json!({ "customSlug": "y" });
@@ -182,17 +194,17 @@ async fn link_when_of_others_is_changed_by_no_request() {
     assert_ne!(own["shortCode"], "x");
     let again = acme.send(Method::PUT, "/links", &put).await.expect(200);
     assert_eq!(again, own);
-    assert_eq!(server.get("/links/x").await.expect(200), theirs);
+    assert_eq!(server.get("/links/x").await.expect(200), theirs.body);
     // A key that is bound to a domain moves no link to another.
     let bound = client(&server, "admin", &json!({ "domains": ["other.example"] })).await;
-    bound.create(&link("b")).await.expect(201);
+    bound.link("b").create().await;
     let to = json!({ "customSlug": "y", "domain": "go.example:8080" });
     let path = "/links/b/move?domain=other.example";
     let refused = bound.send(Method::POST, path, &to).await;
     assert_eq!(refused.problem(422, "validation"), ["domain"]);
     // Nor does one with a quota make another link of one.
     let limited = client(&server, "editor", &json!({ "quota": 1 })).await;
-    limited.create(&link("q")).await.expect(201);
+    limited.link("q").create().await;
     let to = json!({ "customSlug": "r", "keepOld": true });
     let refused = limited.send(Method::POST, "/links/q/move", &to).await;
     refused.problem(402, "quota-exhausted");
@@ -203,7 +215,7 @@ async fn role_when_reader_or_creator_only_reads_or_creates() {
     let server = Running::start().await;
     let reader = client(&server, "reader", &json!({})).await;
     let creator = client(&server, "creator", &json!({})).await;
-    server.post(&link("a")).await.expect(201);
+    server.link("a").create().await;
     reader.get("/links/a").await.expect(200);
     let item = json!([link("b")]);
     for (method, path, body) in [
@@ -219,7 +231,7 @@ async fn role_when_reader_or_creator_only_reads_or_creates() {
             .await
             .problem(403, "forbidden");
     }
-    let made = creator.create(&link("c")).await.expect(201);
+    let made = creator.link("c").create().await;
     assert_eq!(made["shortCode"], "c");
     for (method, path) in [
         (Method::GET, "/links"),
@@ -239,19 +251,21 @@ async fn link_when_of_others_is_not_shown_as_equal_or_taken() {
     let server = Running::start().await;
     let acme = tenant(&server, "acme").await;
     let ada = client(&server, "editor", &json!({})).await;
-    let same = json!({ "longUrl": "https://example.com/same", "findIfExists": true });
-    let first = server.post(&same).await.expect(201);
-    assert_eq!(server.post(&same).await.expect(200), first);
+    let same = || server.link("").with("findIfExists", true).answer();
+    let first = same().await.expect(201);
+    assert_eq!(same().await.expect(200), first);
     for client in [&acme, &ada] {
-        let own = client.create(&same).await.expect(201);
+        let same = || client.link("").with("findIfExists", true).answer();
+        let own = same().await.expect(201);
         assert_ne!(own["shortCode"], first["shortCode"]);
-        assert_eq!(client.create(&same).await.expect(200), own);
+        assert_eq!(same().await.expect(200), own);
     }
 
-    let alias = json!({ "longUrl": "https://secret.example/", "customSlug": "taken", "findIfExists": true });
-    server.post(&alias).await.expect(201);
+    let alias = server.link("taken").to("https://secret.example/");
+    alias.create().await;
     for client in [&acme, &ada] {
-        let taken = client.create(&alias).await;
+        let alias = client.link("taken").to("https://secret.example/");
+        let taken = alias.with("findIfExists", true).answer().await;
         assert_eq!(taken.problem(409, "slug-taken"), ["customSlug"]);
         assert!(!taken.text().contains("secret.example"));
     }
@@ -273,16 +287,12 @@ async fn link_when_of_others_is_not_shown_as_equal_or_taken() {
 #[tokio::test]
 async fn key_when_bound_to_domains_creates_and_sees_there_only() {
     let server = Running::start().await;
-    server.post(&link("a")).await.expect(201);
+    server.link("a").create().await;
     let bound = client(&server, "admin", &json!({ "domains": ["other.example"] })).await;
-    let made = bound.create(&link("b")).await.expect(201);
+    let made = bound.link("b").create().await;
     assert_eq!(made["domain"], "other.example");
-    let mut elsewhere = link("c");
-    elsewhere["domain"] = json!("go.example:8080");
-    assert_eq!(
-        bound.create(&elsewhere).await.problem(422, "validation"),
-        ["domain"]
-    );
+    let elsewhere = bound.link("c").on("go.example:8080").answer().await;
+    assert_eq!(elsewhere.problem(422, "validation"), ["domain"]);
     assert_eq!(bound.codes().await, ["b"]);
     bound.get("/links/a").await.problem(404, "link-not-found");
     bound.get("/links/b?domain=other.example").await.expect(200);
@@ -293,14 +303,10 @@ async fn key_when_bound_to_domains_creates_and_sees_there_only() {
 #[tokio::test]
 async fn key_when_bound_to_tags_gives_and_sees_them_only() {
     let server = Running::start().await;
-    server.post(&link("a")).await.expect(201);
-    let mut tagged = link("t");
-    tagged["tags"] = json!(["two"]);
-    server.post(&tagged).await.expect(201);
+    server.link("a").create().await;
+    server.link("t").tags(&["two"]).create().await;
     let bound = client(&server, "admin", &json!({ "tags": ["one", "two"] })).await;
-    let mut body = link("b");
-    body["tags"] = json!(["own"]);
-    let made = bound.create(&body).await.expect(201);
+    let made = bound.link("b").tags(&["own"]).create().await;
     assert_eq!(made["tags"], json!(["one", "own", "two"]));
     assert_eq!(bound.codes().await, ["b", "t"]);
     bound.get("/links/a").await.problem(404, "link-not-found");
@@ -309,12 +315,9 @@ async fn key_when_bound_to_tags_gives_and_sees_them_only() {
         .await
         .expect(200);
     assert_eq!(patched["tags"], json!(["one", "two"]));
-    body["tags"] = (0..31).map(|tag| tag.to_string()).collect();
-    body["customSlug"] = json!("many");
-    assert_eq!(
-        bound.create(&body).await.problem(422, "validation"),
-        ["tags"]
-    );
+    let tags: Value = (0..31).map(|tag| tag.to_string()).collect();
+    let many = bound.link("many").with("tags", tags).answer().await;
+    assert_eq!(many.problem(422, "validation"), ["tags"]);
 }
 
 #[tokio::test]
@@ -323,13 +326,13 @@ async fn key_when_its_quota_is_reached_creates_no_more() {
     let key = client(&server, "editor", &json!({ "quota": 3 })).await;
     let id = key.key.split('_').nth(1).unwrap();
     let used = async || server.get(&format!("/keys/{id}")).await.expect(200)["used"].clone();
-    key.create(&link("a")).await.expect(201);
+    key.link("a").create().await;
     // What creates no link costs nothing.
-    key.create(&link("a")).await.problem(409, "slug-taken");
-    key.create(&json!({})).await.problem(422, "validation");
-    let mut again = link("a");
-    again["findIfExists"] = json!(true);
-    key.create(&again).await.expect(200);
+    key.link("a").answer().await.problem(409, "slug-taken");
+    let empty = key.send(Method::POST, "/links", &json!({})).await;
+    empty.problem(422, "validation");
+    let again = || key.link("a").with("findIfExists", true).answer();
+    again().await.expect(200);
     assert_eq!(used().await, 1);
     let items = json!([link("b"), { "longUrl": "x" }, link("a"), link("d")]);
     let bulk = key
@@ -344,14 +347,14 @@ async fn key_when_its_quota_is_reached_creates_no_more() {
         .collect();
     assert_eq!(statuses, [201, 422, 409, 402]);
     assert_eq!(used().await, 2);
-    key.create(&link("c")).await.expect(201);
-    key.create(&link("d")).await.problem(402, "quota-exhausted");
-    key.create(&again).await.expect(200);
+    key.link("c").create().await;
+    key.link("d").answer().await.problem(402, "quota-exhausted");
+    again().await.expect(200);
     server
         .patch(&format!("/keys/{id}"), &json!({ "quota": null }))
         .await
         .expect(200);
-    key.create(&link("d")).await.expect(201);
+    key.link("d").create().await;
 }
 
 #[tokio::test]
@@ -362,13 +365,10 @@ async fn creation_when_failed_costs_no_quota() {
     ])
     .await;
     // The alias has the number 0, and the code of the number 1.
-    server.post(&link("0000001")).await.expect(201);
+    server.link("0000001").create().await;
     let client = client(&server, "editor", &json!({ "quota": 1 })).await;
-    let anywhere = json!({ "longUrl": "https://example.com/" });
-    client.create(&anywhere).await.problem(503, "codes-taken");
-    client.create(&anywhere).await.expect(201);
-    client
-        .create(&anywhere)
-        .await
-        .problem(402, "quota-exhausted");
+    let anywhere = || client.link("").answer();
+    anywhere().await.problem(503, "codes-taken");
+    anywhere().await.expect(201);
+    anywhere().await.problem(402, "quota-exhausted");
 }

@@ -56,11 +56,6 @@ async fn await_written(server: &Running) {
     .await;
 }
 
-async fn create(server: &Running, code: &str, tags: &[&str]) {
-    let body = json!({ "longUrl": "https://example.com/", "customSlug": code, "tags": tags });
-    server.post(&body).await.expect(201);
-}
-
 fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.unwrap().as_secs()
@@ -156,8 +151,8 @@ async fn health_when_asked_for_by_another_origin_is_answered() {
 #[tokio::test]
 async fn clicks_when_paged_are_listed_by_the_minute() {
     let server = Running::start().await;
-    create(&server, "a", &["x"]).await;
-    create(&server, "b", &[]).await;
+    server.link("a").tags(&["x"]).create().await;
+    server.link("b").create().await;
     let minute = now() / 60 - 10;
     count(&server, 1, minute * 60, &[("a", 3), ("b", 1), ("gone", 7)]).await;
     count(&server, 2, (minute + 2) * 60 + 59, &[("a", 2)]).await;
@@ -193,7 +188,7 @@ async fn clicks_when_paged_are_listed_by_the_minute() {
 #[tokio::test]
 async fn tag_when_of_too_many_links_is_renamed_by_several_requests() {
     let server = Running::start().await;
-    create(&server, "taken", &["taken"]).await;
+    server.link("taken").tags(&["taken"]).create().await;
     for _ in 0..2 {
         let links: Vec<Value> = (0..5_200)
             .map(|n| json!({ "longUrl": format!("https://example.com/{n}"), "tags": ["many"] }))
@@ -212,14 +207,14 @@ async fn tag_when_of_too_many_links_is_renamed_by_several_requests() {
     assert_eq!(rename("more").await, 503);
     assert_eq!(rename("taken").await, 409);
     assert_eq!(rename("more").await, 204);
-    create(&server, "another", &["many"]).await;
+    server.link("another").tags(&["many"]).create().await;
     assert_eq!(rename("more").await, 409, "another tag of that name");
 }
 
 #[tokio::test]
 async fn clicks_when_asked_for_by_a_key_are_of_its_links_only() {
     let server = Running::start().await;
-    create(&server, "others", &[]).await;
+    server.link("others").create().await;
     let user = json!({ "name": "e", "role": "editor" });
     let user = send(server.api(Method::POST, "/users").json(&user))
         .await
@@ -257,7 +252,7 @@ async fn clicks_when_asked_for_by_a_key_are_of_its_links_only() {
 #[tokio::test]
 async fn clicks_when_deleted_are_noted_in_the_history() {
     let server = Running::start().await;
-    create(&server, "a", &[]).await;
+    server.link("a").create().await;
     count(&server, 1, now(), &[("a", 4)]).await;
     let deleted = call(
         &server,

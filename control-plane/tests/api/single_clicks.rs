@@ -2,7 +2,7 @@
 
 use crate::analytics::{BOT, click, counted, report, report_with, with_clicks};
 use crate::helpers::{Running, on_every_engine, send, until};
-use crate::scopes::{link, tenant};
+use crate::scopes::tenant;
 use edgelink_wire::clicks::events::{Event, Kind, OrphanKind};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ async fn single_clicks_when_paged_have_all_but_the_token(server: Running) {
 }
 
 async fn click_field_when_unknown_is_null(server: Running) {
-    server.post(&link("a")).await.expect(201);
+    server.link("a").create().await;
     report_with(&server, 1, &[], &[("go.example:8080/a", 1)]).await;
     counted(&server, 1).await;
     let page = server.get("/links/a/clicks").await.expect(200);
@@ -88,7 +88,7 @@ async fn click_field_when_unknown_is_null(server: Running) {
 }
 
 async fn clicks_when_exported_come_as_csv_or_ndjson(server: Running) {
-    server.post(&link("a")).await.expect(201);
+    server.link("a").create().await;
     let mut evil = click("go.example:8080/a");
     evil.attributes.referrer = "=cmd|' /C calc'!A0";
     evil.attributes.city = "A \"B\", C";
@@ -160,9 +160,7 @@ async fn clicks_when_removed_are_noted_in_the_history(server: Running) {
 }
 
 async fn orphan_clicks_when_reported_are_counted_listed_and_removed(server: Running) {
-    let mut elsewhere = link("a");
-    elsewhere["domain"] = json!("other.example");
-    server.post(&elsewhere).await.expect(201);
+    server.link("a").on("other.example").create().await;
     let orphan = |key, kind| Event {
         kind: Kind::Orphan(kind),
         ..click(key)

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 async fn creates_and_redirects(server: &Running, n: usize) -> String {
     let target = format!("https://example.com/{n}");
-    let link = server.post(&json!({ "longUrl": target })).await.expect(201);
-    let code = link["shortCode"].as_str().unwrap().to_owned();
+    let link = server.link("").to(&target).create().await;
+    let code = link.code().to_owned();
     server
         .follow(&format!("/{code}"))
         .await

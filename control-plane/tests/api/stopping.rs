@@ -1,7 +1,6 @@
 //! Stopping and starting again.
 
 use crate::helpers::{Running, read_all, until};
-use serde_json::json;
 use sqlx::{Connection, SqliteConnection};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -75,10 +74,7 @@ async fn server_when_stopping_is_unready_and_still_serves() {
     .await;
     let answer = server.follow("/health/ready").await;
     assert_eq!(answer.json()["status"], "stopping");
-    server
-        .post(&json!({ "longUrl": "https://example.com/" }))
-        .await
-        .expect(201);
+    server.link("").create().await;
 }
 
 #[tokio::test]
@@ -86,10 +82,7 @@ async fn numbers_when_restarted_cleanly_are_not_lost() {
     let mut server = Running::start().await;
     // Each start leases the issuer that has drawn least.
     for code in ["0000000", "0000001", "0000002"] {
-        let link = server
-            .post(&json!({ "longUrl": "https://example.com/" }))
-            .await
-            .expect(201);
+        let link = server.link("").create().await;
         assert_eq!(link["shortCode"], code);
         server = server.restart().await;
     }

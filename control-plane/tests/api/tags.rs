@@ -3,11 +3,6 @@
 use crate::helpers::Running;
 use serde_json::{Value, json};
 
-async fn create(server: &Running, slug: &str, tags: &[&str]) {
-    let body = json!({ "longUrl": "https://example.com/", "customSlug": slug, "tags": tags });
-    server.post(&body).await.expect(201);
-}
-
 async fn all(server: &Running) -> Vec<(String, u64)> {
     let page = server.get("/tags?limit=100").await.expect(200);
     let tags = page["tags"].as_array().unwrap().iter();
@@ -30,8 +25,8 @@ async fn tags_when_listed_have_their_number_of_links() {
         server.get("/tags").await.expect(200),
         json!({ "tags": [], "nextCursor": null })
     );
-    create(&server, "one", &["team/red", "a"]).await;
-    create(&server, "two", &["team/blue", "a"]).await;
+    server.link("one").tags(&["team/red", "a"]).create().await;
+    server.link("two").tags(&["team/blue", "a"]).create().await;
     assert_eq!(
         all(&server).await,
         pairs(&[("a", 2), ("team/blue", 1), ("team/red", 1)])
@@ -59,7 +54,7 @@ async fn tags_when_listed_have_their_number_of_links() {
 #[tokio::test]
 async fn tag_when_renamed_changes_the_etag_of_its_links() {
     let server = Running::start().await;
-    create(&server, "one", &["team/red", "z"]).await;
+    server.link("one").tags(&["team/red", "z"]).create().await;
     let before = server.get("/links/one").await;
     let renamed = server
         .patch("/tags/team%2Fred", &json!({ "tag": "\u{e4} b" }))
@@ -81,8 +76,8 @@ async fn tag_when_renamed_changes_the_etag_of_its_links() {
 #[tokio::test]
 async fn tags_when_no_merge_is_asked_for_stay_apart() {
     let server = Running::start().await;
-    create(&server, "one", &["a"]).await;
-    create(&server, "two", &["a", "b"]).await;
+    server.link("one").tags(&["a"]).create().await;
+    server.link("two").tags(&["a", "b"]).create().await;
     let refused = server.patch("/tags/a", &json!({ "tag": "b" })).await;
     assert_eq!(refused.problem(409, "tag-taken"), ["tag"]);
     assert_eq!(all(&server).await, pairs(&[("a", 2), ("b", 1)]));
@@ -96,8 +91,8 @@ async fn tags_when_no_merge_is_asked_for_stay_apart() {
 #[tokio::test]
 async fn tag_when_deleted_is_removed_from_all_links() {
     let server = Running::start().await;
-    create(&server, "one", &["a"]).await;
-    create(&server, "two", &["a", "b"]).await;
+    server.link("one").tags(&["a"]).create().await;
+    server.link("two").tags(&["a", "b"]).create().await;
     let removed = server.delete("/tags/a").await;
     assert_eq!(removed.expect(200), json!({ "links": 2, "complete": true }));
     assert_eq!(all(&server).await, pairs(&[("b", 1)]));
@@ -141,7 +136,7 @@ async fn tag_when_of_too_many_links_is_changed_by_several_requests() {
 #[tokio::test]
 async fn tag_when_unknown_or_its_fields_are_wrong_is_refused() {
     let server = Running::start().await;
-    create(&server, "one", &["a"]).await;
+    server.link("one").tags(&["a"]).create().await;
     for (body, fields) in [
         (json!({}), vec!["tag"]),
         (json!({ "tag": "" }), vec!["tag"]),

@@ -122,9 +122,7 @@ fn errors(answer: &Answer) -> Vec<Value> {
 #[tokio::test]
 async fn target_when_refused_is_set_by_no_request() {
     let server = Running::with(&[("EDGELINK_LINKS_BLOCKED_HOSTS", "blocked.example")]).await;
-    let made = server
-        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
-        .await;
+    let made = server.link("x").answer().await;
     let made = made.expect(201);
     let domain = made["domain"].as_str().unwrap();
     let places = places(&server).await;

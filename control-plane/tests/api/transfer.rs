@@ -222,10 +222,8 @@ async fn link_when_exported_and_imported_keeps_all_fields() {
     ] });
     let set = server.api(Method::POST, "/links/all/rules?domain=other.example");
     send(set.json(&rules)).await.expect(200);
-    server
-        .post(&json!({ "longUrl": "https://example.com/plain", "customSlug": "plain" }))
-        .await
-        .expect(201);
+    let plain = server.link("plain").to("https://example.com/plain");
+    plain.create().await;
 
     let folder = tempfile::tempdir().unwrap();
     let options = import_of(folder.path());
@@ -250,9 +248,8 @@ async fn link_when_exported_and_imported_keeps_all_fields() {
 async fn links_when_imported_elsewhere_are_as_before() {
     let server = Running::start().await;
     for n in 0..600 {
-        let link =
-            json!({ "longUrl": format!("https://example.com/{n}"), "tags": ["x"], "title": "T" });
-        server.post(&link).await.expect(201);
+        let link = server.link("").to(&format!("https://example.com/{n}"));
+        link.tags(&["x"]).title("T").create().await;
     }
     let folder = tempfile::tempdir().unwrap();
     let options = import_of(folder.path());

@@ -13,11 +13,6 @@ use std::time::{Duration, Instant};
 
 const TARGET: &str = "https://example.com/";
 
-async fn create(server: &Running, slug: &str, max_visits: u64) -> Value {
-    let link = json!({ "longUrl": TARGET, "customSlug": slug, "maxVisits": max_visits });
-    server.post(&link).await.expect(201)
-}
-
 async fn visits(server: &Running, slug: &str) -> Value {
     let link = server.get(&format!("/links/{slug}")).await.expect(200);
     link["visits"].clone()
@@ -49,7 +44,8 @@ async fn lease(server: &Running, slug: &str, number: u64, settled: Option<(u64, 
 #[tokio::test]
 async fn use_limit_when_changed_or_removed_is_shown() {
     let server = Running::start().await;
-    assert_eq!(create(&server, "a", 3).await["maxVisits"], 3);
+    let link = server.link("a").max_visits(3).create().await;
+    assert_eq!(link["maxVisits"], 3);
     assert_eq!(
         visits(&server, "a").await,
         json!({ "used": 0, "leased": 0 })
@@ -91,7 +87,7 @@ async fn use_limit_when_changed_or_removed_is_shown() {
 #[tokio::test]
 async fn link_when_its_uses_are_spent_answers_410() {
     let server = Running::start().await;
-    create(&server, "a", 2).await;
+    server.link("a").max_visits(2).create().await;
     for used in 1..=2 {
         send(server.plain(Method::HEAD, "/a"))
             .await
@@ -131,7 +127,7 @@ async fn link_when_its_uses_are_spent_answers_410() {
 #[tokio::test]
 async fn worker_when_it_leases_uses_returns_unspent_ones() {
     let server = Running::start().await;
-    create(&server, "a", 10).await;
+    server.link("a").max_visits(10).create().await;
     assert_eq!(lease(&server, "a", 1, None).await, 5);
     assert_eq!(lease(&server, "a", 1, None).await, 5, "sent again");
     assert_eq!(
@@ -158,7 +154,7 @@ async fn worker_when_it_leases_uses_returns_unspent_ones() {
 #[tokio::test]
 async fn lease_request_when_malformed_or_stale_is_refused() {
     let server = Running::start().await;
-    create(&server, "a", 10).await;
+    server.link("a").max_visits(10).create().await;
     for body in [Vec::new(), vec![9], vec![0; 1_000]] {
         let answer = ask(&server, "a", body).await;
         answer.problem(400, "invalid-visits");
@@ -181,14 +177,14 @@ async fn lease_request_when_malformed_or_stale_is_refused() {
 #[tokio::test]
 async fn uses_when_link_is_restored_or_moved_go_on() {
     let server = Running::start().await;
-    create(&server, "a", 2).await;
+    server.link("a").max_visits(2).create().await;
     server.follow("/a").await.redirects(302, TARGET);
     server.delete("/links/a").await;
     let restored = server.api(Method::POST, "/links/a/restore");
     send(restored).await.expect(200);
     assert_eq!(visits(&server, "a").await["used"], 1);
     server.delete("/links/a").await;
-    create(&server, "a", 2).await;
+    server.link("a").max_visits(2).create().await;
     assert_eq!(visits(&server, "a").await["used"], 0);
     server.follow("/a").await.redirects(302, TARGET);
 
@@ -225,7 +221,7 @@ fn returns(keys: &[&str]) -> Vec<u8> {
 async fn blocks_when_of_several_links_return_by_one_request() {
     let server = Running::start().await;
     for slug in ["a", "b"] {
-        create(&server, slug, 10).await;
+        server.link(slug).max_visits(10).create().await;
         assert_eq!(lease(&server, slug, 1, None).await, 5);
     }
     let body = returns(&["a", "none", "no code", "b"]);
@@ -269,7 +265,7 @@ async fn block_when_its_worker_is_heard_of_is_leased_to_no_other() {
         ("EDGELINK_VISITS_GRACE_MS", "400"),
     ])
     .await;
-    create(&server, "a", 1).await;
+    server.link("a").max_visits(1).create().await;
     assert_eq!(lease(&server, "a", 1, None).await, 1);
     let ask = async |worker: u8, number: u64| {
         let request = VisitsRequest {
@@ -311,7 +307,7 @@ const BOT: &str = "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit
 #[tokio::test]
 async fn use_when_prefetched_or_by_a_spared_bot_is_not_taken() {
     let server = Running::start().await;
-    create(&server, "a", 1).await;
+    server.link("a").max_visits(1).create().await;
     for (name, value) in [
         ("sec-purpose", "prefetch"),
         ("purpose", "prefetch"),

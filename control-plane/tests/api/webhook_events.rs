@@ -167,8 +167,7 @@ async fn webhook_when_it_does_not_answer_delays_no_other() {
     let (silent, elsewhere) = (make("/silence").await, make("/elsewhere").await);
     subscribe(&server, &receiver, &json!(["link.created"])).await;
     for code in ["one", "two"] {
-        let link = json!({ "longUrl": "https://example.com/", "customSlug": code });
-        server.post(&link).await.expect(201);
+        server.link(code).create().await;
         until(code, async || receiver.received.has("link.created", code)).await;
     }
     for (path, status, reason) in [
@@ -217,8 +216,7 @@ async fn webhook_when_a_control_plane_stops_is_served_by_another() {
     let removed = format!("/webhooks/{}", removed.await.expect(201)["id"]);
     server.begin_stop();
     // Made by the other one, which knows the webhook although it has not made it.
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "later" });
-    other.post(&link).await.expect(201);
+    other.link("later").create().await;
     assert_eq!(other.delete(&removed).await.status, 204);
     until("the event", async || {
         receiver.received.has("link.created", "later")

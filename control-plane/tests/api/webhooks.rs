@@ -13,8 +13,7 @@ async fn event_when_its_receiver_fails_arrives_signed_later() {
     let all = json!(["link.created", "link.changed", "link.deleted"]);
     let path = subscribe(&server, &receiver, &all).await;
     *receiver.received.refuses.lock().unwrap() = 3;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "one" });
-    server.post(&link).await.expect(201);
+    server.link("one").create().await;
     let received = Arc::clone(&receiver.received);
     until("the first event", async || {
         received.has("link.created", "one")
@@ -73,8 +72,7 @@ async fn link_when_its_last_use_is_taken_raises_an_event() {
     let server = Running::with(&SETTINGS).await;
     let receiver = Receiver::start().await;
     subscribe(&server, &receiver, &json!(["link.limit-reached"])).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "few", "maxVisits": 1 });
-    server.post(&link).await.expect(201);
+    server.link("few").max_visits(1).create().await;
     assert_eq!(server.follow("/few").await.status, 302);
     let received = &receiver.received;
     until("the event", async || {
@@ -90,9 +88,7 @@ async fn event_when_link_has_a_password_does_not_carry_it() {
     let receiver = Receiver::start().await;
     let all = json!(["link.created", "link.changed"]);
     subscribe(&server, &receiver, &all).await;
-    let link =
-        json!({ "longUrl": "https://example.com/", "customSlug": "a", "password": "sesame" });
-    server.post(&link).await.expect(201);
+    server.link("a").password("sesame").create().await;
     let patch = json!({ "password": "another" });
     server.patch("/links/a", &patch).await.expect(200);
     let received = &receiver.received;
@@ -115,8 +111,7 @@ async fn event_when_undelivered_at_a_restart_is_delivered_after() {
     let receiver = Receiver::start().await;
     let path = subscribe(&server, &receiver, &json!(["link.created"])).await;
     let (address, received) = receiver.kill().await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "kept" });
-    server.post(&link).await.expect(201);
+    server.link("kept").create().await;
     let server = server.restart_with(&SETTINGS).await;
     let receiver = Receiver::at(address, received).await;
     until("the event", async || {
@@ -181,8 +176,7 @@ async fn webhook_when_it_fails_for_too_long_is_disabled() {
     let receiver = Receiver::start().await;
     let path = subscribe(&server, &receiver, &json!(["link.created"])).await;
     let (address, received) = receiver.kill().await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "late" });
-    server.post(&link).await.expect(201);
+    server.link("late").create().await;
     until("it is disabled", async || {
         let webhook = server.get(&path).await.expect(200);
         webhook["state"] == "disabled" && webhook["failingSince"].is_string()

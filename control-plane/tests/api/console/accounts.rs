@@ -10,8 +10,7 @@ async fn tag_when_its_form_is_sent_is_renamed_merged_or_removed() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     for (slug, tag) in [("one", "a/b"), ("two", "c")] {
-        let link = json!({ "longUrl": "https://example.com/", "customSlug": slug, "tags": [tag] });
-        server.post(&link).await.expect(201);
+        server.link(slug).tags(&[tag]).create().await;
     }
     let to = browser
         .submit("/console/tags/rename", &[("tag", "a/b"), ("to", "d")])

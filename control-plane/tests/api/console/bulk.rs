@@ -6,9 +6,7 @@ use serde_json::{Value, json};
 
 async fn three(server: &Running) {
     for slug in ["one", "two", "three"] {
-        let link =
-            json!({ "longUrl": "https://example.com/", "customSlug": slug, "tags": ["old"] });
-        server.post(&link).await.expect(201);
+        server.link(slug).tags(&["old"]).create().await;
     }
 }
 

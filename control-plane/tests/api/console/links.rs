@@ -210,8 +210,7 @@ async fn link_when_changed_meanwhile_is_not_overwritten() {
 async fn deletion_when_undone_restores_the_link() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc", "domain": "other.example" });
-    server.post(&link).await.expect(201);
+    server.link("abc").on("other.example").create().await;
     let to = browser
         .submit("/console/links/abc/delete?domain=other.example", &[])
         .await;
@@ -257,8 +256,7 @@ async fn deletion_when_undone_restores_the_link() {
 async fn rules_when_edited_are_saved_and_tried() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
-    server.post(&link).await.expect(201);
+    server.link("abc").create().await;
     let rules = r#"[{"longUrl": "https://example.com/de", "conditions": [{"type": "language", "matchKey": null, "matchValue": "de"}]}]"#;
     let to = browser
         .submit("/console/links/abc/rules", &[("rules", rules)])
@@ -297,8 +295,7 @@ async fn rules_when_edited_are_saved_and_tried() {
 async fn link_when_move_form_is_sent_is_on_the_other_domain() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "old" });
-    server.post(&link).await.expect(201);
+    server.link("old").create().await;
     let path = "/console/links/old/move?domain=go%2Eexample%3A8080";
     let page = browser.page(path).await;
     assert!(page.contains("other.example") && page.contains("value=\"old\""));
@@ -331,8 +328,7 @@ async fn link_when_move_form_is_sent_is_on_the_other_domain() {
 async fn qr_code_when_requested_comes_as_svg_without_script() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "code" });
-    server.post(&link).await.expect(201);
+    server.link("code").create().await;
     let path = "/console/links/code/qr.svg?domain=go%2Eexample%3A8080";
     let page = browser
         .page("/console/links/code?domain=go%2Eexample%3A8080")

@@ -11,8 +11,7 @@ const TARGET: (&str, &str) = ("longUrl", "https://example.com/");
 async fn password_when_form_is_shown_again_must_be_entered_again() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
-    server.post(&link).await.expect(201);
+    server.link("abc").create().await;
     for (path, fields, status) in [
         (CREATE, vec![TARGET, ("customSlug", "abc")], 409),
         ("/console/links/abc/edit", vec![("longUrl", "x:")], 422),
@@ -38,8 +37,7 @@ async fn password_when_form_is_shown_again_must_be_entered_again() {
 async fn link_form_when_mistaken_keeps_its_first_revision() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc", "title": "Old" });
-    server.post(&link).await.expect(201);
+    server.link("abc").title("Old").create().await;
     let path = "/console/links/abc/edit";
     let began = hidden(&browser.page(path).await, "entityTag");
     let theirs = json!({ "title": "Theirs" });
@@ -86,8 +84,7 @@ async fn link_form_when_mistaken_keeps_its_first_revision() {
 async fn rules_form_when_mistaken_keeps_its_first_revision() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
-    server.post(&link).await.expect(201);
+    server.link("abc").create().await;
     let path = "/console/links/abc/rules";
     let began = hidden(&browser.page(path).await, "entityTag");
     let condition = json!({ "type": "language", "matchKey": null, "matchValue": "de" });
@@ -117,9 +114,7 @@ async fn rules_form_when_mistaken_keeps_its_first_revision() {
 async fn tag_when_it_has_a_comma_stays_one_tag() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
-    let link =
-        json!({ "longUrl": "https://example.com/", "customSlug": "abc", "tags": ["a,b", "c"] });
-    server.post(&link).await.expect(201);
+    server.link("abc").tags(&["a,b", "c"]).create().await;
     let path = "/console/links/abc/edit";
     let page = browser.page(path).await;
     let (_, rest) = page.split_once("id=\"tags\"").unwrap();
@@ -206,8 +201,7 @@ async fn form_when_tag_is_blank_or_links_are_over_100_is_refused() {
 async fn deleted_page_when_link_exists_leads_to_the_link() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
-    server.post(&link).await.expect(201);
+    server.link("abc").create().await;
     let answer = browser.get("/console/links/abc/deleted").await;
     assert_eq!(answer.status, 303);
     assert_eq!(answer.header("location"), "/console/links/abc");
@@ -247,8 +241,7 @@ async fn form_when_wrong_shows_its_problems_first() {
 async fn change_when_it_cannot_be_undone_asks_first() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc", "tags": ["a/b"] });
-    server.post(&link).await.expect(201);
+    server.link("abc").tags(&["a/b"]).create().await;
     let page = browser.page("/console/tags").await;
     assert!(
         page.contains("<a href=\"/console/tags/delete?tag=a%2Fb\""),
@@ -281,9 +274,7 @@ async fn link_when_its_code_is_a_route_word_has_its_page() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     for code in ["new", "many", "restore"] {
-        let link =
-            json!({ "longUrl": "https://example.com/", "customSlug": code, "title": "Mine" });
-        server.post(&link).await.expect(201);
+        server.link(code).title("Mine").create().await;
         let page = browser.page(&format!("/console/links/{code}")).await;
         assert!(page.contains("<h1>Mine</h1>"), "{code}: {page}");
     }
@@ -293,8 +284,7 @@ async fn link_when_its_code_is_a_route_word_has_its_page() {
 async fn link_when_its_uses_are_spent_is_not_called_active() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc", "maxVisits": 1 });
-    server.post(&link).await.expect(201);
+    server.link("abc").max_visits(1).create().await;
     assert!(
         browser
             .page("/console/links/abc")
@@ -342,8 +332,7 @@ async fn domains_when_more_than_a_page_are_paged() {
 async fn tag_box_when_enter_is_pressed_adds_a_tag() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
-    server.post(&link).await.expect(201);
+    server.link("abc").create().await;
     let page = browser.page("/console/links").await;
     let (_, form) = page
         .split_once("method=\"post\" action=\"/console/links\"")

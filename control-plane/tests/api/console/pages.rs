@@ -75,8 +75,7 @@ async fn links_when_searched_are_filtered_and_paged() {
 async fn clicks_when_counted_are_shown_as_charts() {
     let server = Running::with(&[("EDGELINK_AUTH_KEY_CACHE_MS", "0")]).await;
     let mut browser = Browser::admin(&server).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
-    server.post(&link).await.expect(201);
+    server.link("abc").create().await;
     for _ in 0..3 {
         server
             .follow("/abc")
@@ -107,8 +106,7 @@ async fn clicks_when_counted_are_shown_as_charts() {
 async fn clicks_when_page_is_open_come_live() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
-    server.post(&link).await.expect(201);
+    server.link("abc").create().await;
     let page = browser.page("/console/links/abc").await;
     let (_, path) = page.split_once("data-live=\"").unwrap();
     let path = path.split_once('"').unwrap().0.replace("&#38;", "&");

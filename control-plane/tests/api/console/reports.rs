@@ -3,11 +3,10 @@
 use super::browser::{Browser, problem_at, start};
 use crate::helpers::{Running, send};
 use reqwest::Method;
-use serde_json::json;
 
 async fn report(server: &Running, code: &str, text: &str) {
-    let link = json!({ "longUrl": "https://example.com/bad", "customSlug": code });
-    server.post(&link).await.expect(201);
+    let link = server.link(code).to("https://example.com/bad");
+    link.create().await;
     let form = [("code", code), ("reason", "phishing"), ("text", text)];
     let form = url::form_urlencoded::Serializer::new(String::new())
         .extend_pairs(form)

@@ -69,8 +69,7 @@ async fn role_when_logged_in_sees_pages_it_may() {
 #[tokio::test]
 async fn reader_when_logged_in_is_offered_and_allowed_no_change() {
     let server = start().await;
-    let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc", "tags": ["t"] });
-    server.post(&link).await.expect(201);
+    server.link("abc").tags(&["t"]).create().await;
     let mut reader = Browser::of_role(&server, "reader").await;
     for path in [
         "/console/links",
@@ -132,8 +131,8 @@ async fn reader_when_logged_in_is_offered_and_allowed_no_change() {
 #[tokio::test]
 async fn link_when_of_another_owner_is_not_found_by_an_editor() {
     let server = start().await;
-    let link = json!({ "longUrl": "https://example.com/secret", "customSlug": "abc" });
-    server.post(&link).await.expect(201);
+    let link = server.link("abc").to("https://example.com/secret");
+    link.create().await;
     let mut editor = Browser::of_role(&server, "editor").await;
     assert!(!editor.page("/console/links").await.contains("secret"));
     for path in [

@@ -82,9 +82,7 @@ async fn logins_when_right_or_wrong_are_counted_by_outcome() {
 #[tokio::test]
 async fn login_tries_when_used_up_leave_link_passwords_alone() {
     let server = start().await;
-    let link =
-        json!({ "longUrl": "https://example.com/", "customSlug": "abc", "password": "open" });
-    server.post(&link).await.expect(201);
+    server.link("abc").password("open").create().await;
     let mut browser = Browser::new(&server).await;
     for _ in 0..10 {
         assert_eq!(browser.log_in("ada", "wrong").await.status, 403);

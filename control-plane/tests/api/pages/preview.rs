@@ -3,26 +3,19 @@
 use super::{assert_page, visit};
 use crate::helpers::{Running, send};
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 const TARGET: &str = "https://example.com/secret?a=1&b=<2>";
 const SHOWN: &str = "https://example.com/secret?a=1&#38;b=&#60;2&#62;";
-
-async fn link(server: &Running, mut fields: Value, slug: &str) {
-    fields["customSlug"] = json!(slug);
-    if fields["longUrl"].is_null() {
-        fields["longUrl"] = json!(TARGET);
-    }
-    server.post(&fields).await.expect(201);
-}
 
 #[tokio::test]
 async fn preview_when_opened_shows_the_target_and_does_not_redirect() {
     let server = Running::start().await;
     let title = "</title><script>alert(1)</script>";
     let until = "2090-01-01T00:00:00Z";
-    let fields = json!({ "title": title, "validUntil": until, "tags": ["inner-tag"], "notes": "inner-note" });
-    link(&server, fields, "a").await;
+    let link = server.link("a").to(TARGET).title(title).valid_until(until);
+    let link = link.tags(&["inner-tag"]).with("notes", "inner-note");
+    link.create().await;
     for path in ["/a+", "/a+?x=y", "/a%2B", "/a%2b"] {
         let answer = server.follow(path).await;
         let page = assert_page(&answer, 200);
@@ -51,12 +44,8 @@ async fn preview_when_opened_shows_the_target_and_does_not_redirect() {
 #[tokio::test]
 async fn host_when_its_letters_are_foreign_is_shown_in_punycode() {
     let server = Running::start().await;
-    link(
-        &server,
-        json!({ "longUrl": "https://ex\u{430}mple.com/" }),
-        "a",
-    )
-    .await;
+    let link = server.link("a").to("https://ex\u{430}mple.com/");
+    link.create().await;
     let answer = server.follow("/a+").await;
     assert!(assert_page(&answer, 200).contains("<strong>xn--"));
 }
@@ -64,7 +53,7 @@ async fn host_when_its_letters_are_foreign_is_shown_in_punycode() {
 #[tokio::test]
 async fn preview_when_link_has_rules_says_so() {
     let server = Running::start().await;
-    link(&server, json!({}), "a").await;
+    server.link("a").to(TARGET).create().await;
     let condition = json!({ "type": "device", "matchKey": null, "matchValue": "android" });
     let rules = json!({ "redirectRules": [{ "longUrl": "https://example.com/app", "conditions": [condition] }] });
     let set = server.api(Method::POST, "/links/a/rules").json(&rules);
@@ -82,31 +71,17 @@ async fn preview_when_link_has_rules_says_so() {
 async fn preview_when_link_is_locked_or_expired_hides_its_target() {
     let server = Running::start().await;
     let title = "inner-title";
-    link(
-        &server,
-        json!({ "password": "open sesame", "title": title }),
-        "locked",
-    )
-    .await;
-    link(
-        &server,
-        json!({ "state": "disabled", "expiredUrl": "https://example.com/over" }),
-        "disabled",
-    )
-    .await;
-    link(
-        &server,
-        json!({ "validUntil": "2020-01-01T00:00:00Z" }),
-        "over",
-    )
-    .await;
-    link(
-        &server,
-        json!({ "validSince": "2090-01-01T00:00:00Z" }),
-        "soon",
-    )
-    .await;
-    link(&server, json!({ "maxVisits": 1 }), "used").await;
+    let link = |code: &str| server.link(code).to(TARGET);
+    let locked = link("locked").password("open sesame");
+    locked.title(title).create().await;
+    let disabled = link("disabled").with("state", "disabled");
+    let disabled = disabled.with("expiredUrl", "https://example.com/over");
+    disabled.create().await;
+    let over = link("over").valid_until("2020-01-01T00:00:00Z");
+    over.create().await;
+    let soon = link("soon").valid_since("2090-01-01T00:00:00Z");
+    soon.create().await;
+    link("used").max_visits(1).create().await;
     assert_page(&server.follow("/used+").await, 200);
     server.follow("/used").await.redirects(302, TARGET);
     for (path, status) in [
@@ -132,7 +107,7 @@ async fn preview_when_link_is_locked_or_expired_hides_its_target() {
 #[tokio::test]
 async fn preview_when_opened_is_no_click_and_takes_no_use() {
     let server = Running::start().await;
-    link(&server, json!({ "maxVisits": 1 }), "a").await;
+    server.link("a").to(TARGET).max_visits(1).create().await;
     for _ in 0..3 {
         assert_page(&server.follow("/a+").await, 200);
     }
@@ -145,7 +120,7 @@ async fn preview_when_opened_is_no_click_and_takes_no_use() {
 #[tokio::test]
 async fn preview_when_switched_off_is_not_found() {
     let server = Running::with(&[("EDGELINK_PAGES_PREVIEWS", "false")]).await;
-    link(&server, json!({}), "a").await;
+    server.link("a").to(TARGET).create().await;
     let answer = server.follow("/a+").await;
     assert!(!assert_page(&answer, 404).contains("example.com"));
 }

@@ -9,13 +9,8 @@ const TARGET: &str = "https://example.com/<phish>";
 
 async fn with_link(slug: &str, variables: &[(&str, &str)]) -> Running {
     let server = Running::with(variables).await;
-    link(&server, slug).await;
+    server.link(slug).to(TARGET).create().await;
     server
-}
-
-async fn link(server: &Running, slug: &str) {
-    let link = json!({ "longUrl": TARGET, "customSlug": slug });
-    server.post(&link).await.expect(201);
 }
 
 async fn report(server: &Running, fields: &[(&str, &str)], headers: &[(&str, &str)]) -> Answer {
@@ -278,9 +273,8 @@ async fn report_when_listed_is_seen_by_its_tenant_and_operators() {
 #[tokio::test]
 async fn report_when_link_is_not_yet_valid_is_refused() {
     let server = Running::with(&[]).await;
-    let link =
-        json!({ "longUrl": TARGET, "customSlug": "a", "validSince": "2100-01-01T00:00:00Z" });
-    server.post(&link).await.expect(201);
+    let link = server.link("a").valid_since("2100-01-01T00:00:00Z");
+    link.create().await;
     let fields = [("code", "a"), ("reason", "spam")];
     let answer = report(&server, &fields, &[]).await;
     assert!(assert_page(&answer, 422).contains("href=\"#code\""));
@@ -295,7 +289,7 @@ async fn reports_when_many_are_bounded_by_address_link_and_number() {
         ("EDGELINK_SERVER_TRUSTED_PROXIES", "127.0.0.1"),
     ];
     let server = with_link("a", &variables).await;
-    link(&server, "b").await;
+    server.link("b").to(TARGET).create().await;
     let send = async |code: &str, address: &str| {
         let fields = [("code", code), ("reason", "spam")];
         report(&server, &fields, &[("x-forwarded-for", address)]).await
