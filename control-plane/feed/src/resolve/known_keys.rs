@@ -433,9 +433,9 @@ impl<'s, S: PageSource + ?Sized> KeyScan<'s, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use edgelink_wire::CodeLength;
     use edgelink_wire::feed::Beat;
-    use edgelink_wire::record::{RecordBytes, RecordKind};
+    use edgelink_wire::record::RecordBytes;
+    use edgelink_wire::{CodeLength, Record};
 
     fn known() -> KnownKeys {
         KnownKeys::new(CodeSpace::new(CodeLength::DEFAULT, None))
@@ -447,7 +447,7 @@ mod tests {
 
     fn put(key: &str) -> FeedMessage<'_> {
         let record = Record::Absent { rev: 1 };
-        let record = RecordBytes::new(&record, record.to_bytes().leak());
+        let record = RecordBytes::new(&record, &*record.to_bytes().leak());
         FeedMessage::Put {
             key,
             record,
