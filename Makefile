@@ -77,6 +77,8 @@ native-portable: ## Build it for any Linux with glibc 2.28 or newer and without 
 console: ## Build what the console's pages run in the browser; without it they do without script
 	@control-plane/console/build.sh
 
+# Tests wait for servers more than they compute.
+test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 # The native module as the tests have it: with the profile and the features of the crates of the tests, which are built anyway.
 test test-deploy: export EDGELINK_NATIVE = $(abspath $(or $(CARGO_TARGET_DIR),target))/debug/libedgelink.so
 
