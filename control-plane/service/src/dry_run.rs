@@ -7,11 +7,14 @@ use super::request::request;
 use super::values;
 use crate::problem::Problem;
 use edgelink_model::clock;
-use edgelink_model::links::model::Link;
+use edgelink_model::timestamp;
 use edgelink_wire::LinkKey;
-use edgelink_wire::dry_run::{self, DescribedVisitor};
+use edgelink_wire::dry_run::{self, DescribedVisitor, DryRun};
+use edgelink_wire::rules::{Condition, ExplainedCondition, ExplainedRule, Rule};
+use serde::Serialize;
 use serde_json::Value;
 use std::net::IpAddr;
+use utoipa::ToSchema;
 
 request! {
     /// A visitor. What is missing is not known of the visitor, but for the time, which is now.
@@ -35,23 +38,92 @@ request! {
     }
 }
 
+/// The answer of a dry run.
+#[expect(missing_docs, reason = "openapi.json does not describe all fields")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Resolved)]
+pub struct ResolvedView {
+    pub outcome: &'static str,
+    /// The status that the visitor would get.
+    pub status: u16,
+    pub location: Option<String>,
+    /// The priority of the rule that matched.
+    pub matched_rule: Option<usize>,
+    at: String,
+    pub rules: Vec<ResolvedRule>,
+}
+
+#[expect(missing_docs, reason = "openapi.json does not describe it")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolvedRule {
+    pub priority: usize,
+    pub long_url: String,
+    pub matches: bool,
+    pub conditions: Vec<ResolvedCondition>,
+}
+
+#[expect(missing_docs, reason = "openapi.json does not describe all of it")]
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolvedCondition {
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    pub match_key: Option<String>,
+    pub match_value: Option<String>,
+    pub matches: bool,
+    /// What it looked at.
+    pub saw: Option<String>,
+}
+
 impl Links {
-    /// A link that exists for the caller, and the visitor, completed by the state of the link: used-up visits, and the password.
+    /// Explains where a visitor of a link that exists for the caller would be sent. Used-up visits and the password count.
     pub async fn dry_run(
         &self,
         caller: &Caller,
         key: &LinkKey,
         visitor: Visitor,
-    ) -> Result<(Link, DescribedVisitor), Problem> {
+    ) -> Result<ResolvedView, Problem> {
         let (link, visits) = self.find_with_visits(caller, key).await?;
         let mut visitor = described(visitor);
-        if let (Some(max), Some(visits)) = (link.content.details.max_visits, visits) {
+        let details = &link.content.details;
+        if let (Some(max), Some(visits)) = (details.max_visits, visits) {
             visitor.is_used_up = visits.used >= max;
         }
-        let hash = link.content.details.password.as_deref();
-        visitor.unlock(key.to_string().as_bytes(), hash);
-        Ok((link, visitor))
+        let key = key.to_string();
+        visitor.unlock(key.as_bytes(), details.password.as_deref());
+        let run = DryRun::of(&link.record().as_bytes(), key.as_bytes(), &visitor);
+        Ok(ResolvedView {
+            outcome: run.outcome.name(),
+            status: run.status,
+            matched_rule: run.matched_rule(),
+            location: run.location,
+            at: timestamp::from_seconds(visitor.at),
+            rules: resolved(&details.rules, run.rules),
+        })
     }
+}
+
+fn resolved(rules: &[Rule], explained: Vec<ExplainedRule>) -> Vec<ResolvedRule> {
+    let rules = rules.iter().zip(explained).enumerate();
+    let rules = rules.map(|(index, (rule, explained))| {
+        let conditions = rule.conditions.iter().zip(explained.conditions);
+        let view = |(condition, explained): (&Condition, ExplainedCondition)| ResolvedCondition {
+            kind: condition.kind.word(),
+            match_key: condition.match_key.clone(),
+            match_value: condition.match_value.clone(),
+            matches: explained.holds,
+            saw: explained.saw,
+        };
+        ResolvedRule {
+            priority: index + 1,
+            long_url: rule.target.clone(),
+            matches: explained.holds,
+            conditions: conditions.map(view).collect(),
+        }
+    });
+    rules.collect()
 }
 
 fn described(visitor: Visitor) -> DescribedVisitor {

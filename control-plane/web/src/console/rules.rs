@@ -13,9 +13,8 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use edgelink_service::caller::Right;
-use edgelink_service::dry_run::Visitor;
+use edgelink_service::dry_run::{ResolvedView, Visitor};
 use edgelink_service::problem::{FieldError, Problem};
-use edgelink_wire::dry_run::DryRun;
 use edgelink_wire::rules::Rule;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -42,68 +41,8 @@ struct RulesPage {
     /// See [`Console::settings`].
     settings: String,
     /// The outcome of the dry run.
-    outcome: Option<RuleOutcome>,
+    outcome: Option<ResolvedView>,
     may_change: bool,
-}
-
-/// The outcome of a dry run, with its explanation.
-#[derive(Debug)]
-struct RuleOutcome {
-    outcome: &'static str,
-    status: u16,
-    location: Option<String>,
-    matched_rule: Option<usize>,
-    rules: Vec<Explained>,
-}
-
-/// A rule in the explanation of a dry run.
-#[derive(Debug)]
-struct Explained {
-    priority: usize,
-    long_url: String,
-    matches: bool,
-    conditions: Vec<ShownCondition>,
-}
-
-/// A condition in the explanation of a dry run.
-#[derive(Debug)]
-struct ShownCondition {
-    kind: &'static str,
-    match_key: Option<String>,
-    match_value: Option<String>,
-    matches: bool,
-    saw: Option<String>,
-}
-
-impl RuleOutcome {
-    fn new(rules: &[Rule], run: DryRun) -> Self {
-        let matched_rule = run.matched_rule();
-        let rules = rules.iter().zip(run.rules).enumerate();
-        let rules = rules.map(|(index, (rule, explained))| Explained {
-            priority: index + 1,
-            long_url: rule.target.clone(),
-            matches: explained.holds,
-            conditions: rule
-                .conditions
-                .iter()
-                .zip(explained.conditions)
-                .map(|(condition, explained)| ShownCondition {
-                    kind: condition.kind.word(),
-                    match_key: condition.match_key.clone(),
-                    match_value: condition.match_value.clone(),
-                    matches: explained.holds,
-                    saw: explained.saw,
-                })
-                .collect(),
-        });
-        Self {
-            outcome: run.outcome.name(),
-            status: run.status,
-            location: run.location,
-            matched_rule,
-            rules: rules.collect(),
-        }
-    }
 }
 
 /// `GET /console/links/{code}/rules`.
@@ -236,10 +175,7 @@ pub(super) async fn dry_run(
     let found = async {
         let key = key(&console, &me, &code, asked.get("domain"))?;
         let visitor = Visitor::read(visitor)?;
-        let (link, visitor) = links.dry_run(me.caller(), &key, visitor).await?;
-        let record = link.record();
-        let run = DryRun::of(&record.as_bytes(), key.to_string().as_bytes(), &visitor);
-        Ok(RuleOutcome::new(&link.content.details.rules, run))
+        links.dry_run(me.caller(), &key, visitor).await
     };
     page.visitor = page.visitor.filled(&asked);
     let mut status = StatusCode::OK;
