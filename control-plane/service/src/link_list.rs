@@ -4,7 +4,7 @@ use super::caller::{Caller, Right};
 use super::cursor::Continuation;
 use super::fields::{Fields, Reason};
 use super::links::Links;
-use super::page;
+use super::page::{self, Page};
 use super::seal::Seal;
 use super::tenant_links::TenantLinks;
 use super::values;
@@ -28,14 +28,6 @@ pub struct LinkList {
     pub has_rules: bool,
 }
 
-/// A page of links.
-pub struct LinksPage {
-    /// Links of the page, in the order of the list.
-    pub links: Vec<Link>,
-    /// The cursor of the next page, if there is one.
-    pub next: Option<String>,
-}
-
 impl Links {
     /// Reads the parameters of a list of the links that exist for the caller.
     ///
@@ -51,14 +43,14 @@ impl Links {
     }
 
     /// A page of the links that exist for the caller.
-    pub async fn list(&self, caller: &Caller, list: &LinkList) -> Result<LinksPage, Problem> {
+    pub async fn list(&self, caller: &Caller, list: &LinkList) -> Result<Page<Link>, Problem> {
         caller.require(Right::ReadLinks)?;
         let page = self.store.list_links(&list.query).await?;
         let order = list.query.order;
         let seal = self.seal().await?;
         let next = page.next.map(|place| Continuation { order, place });
-        Ok(LinksPage {
-            links: page.links,
+        Ok(Page {
+            items: page.links,
             next: next.map(|next| next.format(seal)),
         })
     }

@@ -42,7 +42,7 @@ pub(crate) async fn list(
         }
     };
     let view = ListView {
-        links: page.links.iter().map(view).collect(),
+        links: page.items.iter().map(view).collect(),
         next_cursor: page.next,
     };
     Ok(Json(view).into_response())

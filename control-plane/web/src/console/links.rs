@@ -52,7 +52,7 @@ pub(super) async fn page(
     let (links, next, problem) = match listed.await {
         Ok(page) => {
             let show = |link| ShownLink::new(link, None, &console.app.config.links);
-            (page.links.into_iter().map(show).collect(), page.next, None)
+            (page.items.into_iter().map(show).collect(), page.next, None)
         }
         Err(problem) if stays(&problem) => (Vec::new(), None, Some(problem)),
         Err(problem) => return Err(problem),
