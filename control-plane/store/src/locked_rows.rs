@@ -260,15 +260,15 @@ impl LockedRows {
             return Ok(());
         };
         self.release_external_ids(session).await?;
-        let rows = self.changed_rows().map(StoredRow::new);
-        let (new, old): (Vec<_>, Vec<_>) = rows.partition(|stored| stored.row.is_new);
+        let rows = self.changed_rows().map(|row| (row, row.stored()));
+        let (new, old): (Vec<_>, Vec<_>) = rows.partition(|(row, _)| row.is_new);
         let insert = format!("INSERT INTO links ({ROW_COLUMNS}, deleted_at) ");
         let overwrite = overwrite(session.dialect());
         for (rows, behind) in [(old, overwrite.as_str()), (new, "")] {
-            let largest = rows.iter().map(StoredRow::wire_size).max();
-            let at_once = (max_bytes / largest.unwrap_or(1)).clamp(1, LONGEST);
+            let sizes = rows.iter().map(|(row, stored)| stored.wire_size(&row.link));
+            let at_once = (max_bytes / sizes.max().unwrap_or(1)).clamp(1, LONGEST);
             for piece in rows.chunks(at_once).flat_map(pieces) {
-                let values = piece.iter().map(StoredRow::values);
+                let values = piece.iter().map(|(row, stored)| row.values(stored));
                 let write = sql(insert.clone()).rows(values).push(behind);
                 session.execute(write).await?;
             }
@@ -341,6 +341,17 @@ impl LockedRows {
 }
 
 impl LockedRow {
+    fn stored(&self) -> StoredContent {
+        StoredContent::new(self.link.tenant_id, &self.link.domain, &self.link.content)
+    }
+
+    /// The values of [`ROW_COLUMNS`] and `deleted_at`.
+    fn values<'v>(&'v self, stored: &'v StoredContent) -> [Value<'v>; ROW_LENGTH + 1] {
+        let values = stored.row(self.domain_id, &self.link);
+        let mut values = values.into_iter().chain([self.deleted_at.into()]);
+        std::array::from_fn(|_| values.next().unwrap_or(Value::Null))
+    }
+
     /// The external id that the change takes from the link, with its number.
     fn given_up(&self) -> Option<(u64, &str)> {
         let before = self.before.as_ref()?;
@@ -394,30 +405,6 @@ impl LockedRow {
                 })
             }
         })
-    }
-}
-
-/// A changed row, encoded for its columns.
-struct StoredRow<'a> {
-    row: &'a LockedRow,
-    stored: StoredContent,
-}
-
-impl<'a> StoredRow<'a> {
-    fn new(row: &'a LockedRow) -> Self {
-        let stored = StoredContent::new(row.link.tenant_id, &row.link.domain, &row.link.content);
-        Self { row, stored }
-    }
-
-    fn wire_size(&self) -> usize {
-        self.stored.wire_size(&self.row.link)
-    }
-
-    fn values(&self) -> [Value<'_>; ROW_LENGTH + 1] {
-        let row = self.row;
-        let values = self.stored.row(row.domain_id, &row.link);
-        let mut values = values.into_iter().chain([row.deleted_at.into()]);
-        std::array::from_fn(|_| values.next().unwrap_or(Value::Null))
     }
 }
 
