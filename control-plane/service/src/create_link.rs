@@ -157,8 +157,11 @@ impl PutLink {
     }
 }
 
-/// Builds a request from its fields, and the patch for an existing link. Errors are reported in `fields`.
-fn made(
+/// Builds a request from fields that were read, and the patch for an existing link. Fields that were not read are unknown.
+///
+/// # Errors
+/// A problem that names each wrong field.
+pub(super) fn made(
     mut fields: Fields,
     new: Option<LinkRequest>,
     links: &TenantLinks<'_>,
@@ -209,19 +212,6 @@ impl CreateLink {
     ) -> Result<Self, Problem> {
         let mut fields = Fields::new(object);
         let new = LinkRequest::of(&mut fields, links);
-        Self::made(fields, new, links, caller)
-    }
-
-    /// Builds a request from fields that were read; fields that were not are unknown.
-    ///
-    /// # Errors
-    /// A problem that names each wrong field.
-    pub(super) fn made(
-        fields: Fields,
-        new: Option<LinkRequest>,
-        links: &TenantLinks<'_>,
-        caller: &Caller,
-    ) -> Result<Self, Problem> {
         made(fields, new, links, caller).map(|(create, _)| create)
     }
 

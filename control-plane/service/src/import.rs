@@ -6,7 +6,7 @@
 use super::answer_room::AnswerRoom;
 use super::bulk::{Deadlines, carry_out, refuse_beyond};
 use super::caller::{Caller, Right};
-use super::create_link::{CreateLink, CreateOutcome, Created, LinkRequest};
+use super::create_link::{self, CreateLink, CreateOutcome, Created, LinkRequest};
 use super::fields::{Fields, Reason};
 use super::link_patch::LinkProperties;
 use super::links::Links;
@@ -122,7 +122,7 @@ impl Importer<'_> {
                 properties: item.properties,
             }
         });
-        let mut request = CreateLink::made(fields, new, links, self.caller)?;
+        let (mut request, _) = create_link::made(fields, new, links, self.caller)?;
         request.history = history;
         request.content.set_rules(rules);
         let creator = &self.links.creator;
