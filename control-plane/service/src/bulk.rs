@@ -4,7 +4,7 @@ use super::answer_room::{AnswerRoom, no_room};
 use super::caller::{Caller, Right};
 use super::create_link::{CreateLink, CreateOutcome};
 use super::idempotency::{RequestId, WholeRequest};
-use super::link_patch::{LinkPatch, LinkProperties};
+use super::link_patch::LinkPatch;
 use super::links::{Links, outcome};
 use super::passwords::{MAX_PER_REQUEST, NewPassword, Passwords};
 use super::request::request;
@@ -13,7 +13,7 @@ use super::tenant_links::TenantLinks;
 use super::values;
 use crate::problem::{Kind, Problem};
 use edgelink_feed::Changed;
-use edgelink_model::links::checked::{CheckedContent, CheckedTarget};
+use edgelink_model::links::checked::CheckedContent;
 use edgelink_model::links::model::Link;
 use edgelink_settings::admission::Claim;
 use edgelink_store::{Actor, LinkChange};
@@ -38,12 +38,7 @@ request! {
         /// Entity tags, or `*`: the link is changed only if it has one of them.
         #[schema(format = "entity-tags")]
         "ifMatch" if_match: optional String as String = values::string;
-        /// Not null.
-        #[schema(nullable = false, format = "target-url", max_length = 8000)]
-        "longUrl" target: not_null CheckedTarget as String = |value| values::target(value, links);
-        #[schema(format = "line", min_length = 1, max_length = 255)]
-        "externalId" external_id: nullable String as String = values::external_id;
-        ..properties: LinkProperties(links);
+        ..patch: LinkPatch(links);
     }
 }
 
@@ -96,15 +91,8 @@ impl NamedChange {
             code,
             domain,
             if_match,
-            target,
-            external_id,
-            properties,
+            patch,
         } = NamedPatch::read(object, links)?;
-        let patch = LinkPatch {
-            target,
-            external_id,
-            properties,
-        };
         let password = patch.new_password().cloned();
         let (key, revisions) = named((code, domain, if_match), links);
         let caller = caller.clone();
