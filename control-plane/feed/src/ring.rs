@@ -32,6 +32,8 @@ pub struct ChangeBatch {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Messages {
     list: Vec<Arc<[u8]>>,
+    /// The keys and revisions that they carry.
+    pub(super) changed: Vec<(Arc<str>, u64)>,
     /// The time of the last beat among them, unix microseconds of the database's clock.
     pub(super) last_beat: Option<u64>,
     /// All of them, as they stand in a batch.
@@ -84,8 +86,20 @@ impl ChangeBatch {
 struct Entry {
     position: FeedPosition,
     message: Arc<[u8]>,
+    /// See [`changed`].
+    changed: Option<(Arc<str>, u64)>,
     /// The time of a beat, unix microseconds of the database's clock; `None` for other messages.
     beat: Option<u64>,
+}
+
+/// The key that a message changes, and its revision, or the greatest one if the message does not tell it.
+fn changed(message: &FeedMessage<'_>) -> Option<(Arc<str>, u64)> {
+    let rev = match message {
+        FeedMessage::Put { record, .. } => record.rev,
+        FeedMessage::Del { rev, .. } => *rev,
+        _ => u64::MAX,
+    };
+    message.changed_key().map(|key| (key.into(), rev))
 }
 
 /// The newest changes.
@@ -164,11 +178,13 @@ impl Ring {
                 generations: Vec::from_iter(Some(self.generation).filter(|known| *known != 0)),
             });
         }
+        let changed = changed(message);
         let message: Arc<[u8]> = encode_message(message).into();
         self.bytes += message.len();
         self.entries.push_back(Entry {
             position,
             message,
+            changed,
             beat,
         });
         self.end = position;
@@ -296,6 +312,7 @@ impl Ring {
             }
             bytes += entry.message.len();
             messages.list.push(entry.message.clone());
+            messages.changed.extend(entry.changed.clone());
             messages.last_beat = entry.beat.or(messages.last_beat);
             next = entry.position;
         }

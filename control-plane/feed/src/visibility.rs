@@ -6,8 +6,6 @@
 use super::Feed;
 use edgelink_settings::config::FeedConfig;
 use edgelink_wire::FeedPosition;
-use edgelink_wire::feed::FeedMessage;
-use edgelink_wire::feed_batch::decode_message;
 use http::Response;
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -36,17 +34,7 @@ impl AwaitedChanges {
         }
     }
 
-    fn note(&mut self, message: &FeedMessage<'_>) {
-        let (key, rev) = match *message {
-            FeedMessage::Put {
-                key,
-                record,
-                hot: false,
-            } => (key, record.rev),
-            FeedMessage::Del { key, rev } => (key, rev),
-            FeedMessage::Changed { key } => (key, u64::MAX),
-            _ => return,
-        };
+    fn note(&mut self, key: &str, rev: u64) {
         if self.revs.get(key).is_some_and(|wanted| rev >= *wanted) {
             self.revs.remove(key);
         }
@@ -139,10 +127,8 @@ impl Feed {
                 return Wait::Late;
             }
             awaited.from = batch.next;
-            for message in batch.messages.iter() {
-                if let Ok(message) = decode_message(message) {
-                    awaited.note(&message);
-                }
+            for (key, rev) in &batch.messages.changed {
+                awaited.note(key, *rev);
             }
         }
         Wait::Carried
@@ -175,7 +161,7 @@ impl Wait {
 mod tests {
     use super::*;
     use edgelink_wire::Record;
-    use edgelink_wire::feed::Beat;
+    use edgelink_wire::feed::{Beat, FeedMessage};
     use edgelink_wire::record::RecordBytes;
     use std::time::Duration;
 
@@ -241,6 +227,24 @@ mod tests {
             start.elapsed(),
             Duration::from_millis(20) + config.alias_settle_ms
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wait_when_a_message_is_unreadable_ends_for_its_key() {
+        let feed = feed();
+        let fields = [("op", "put"), ("key", "a.example/one"), ("record", "\x63")];
+        let fields = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let key = "a.example/two";
+        let messages = [
+            FeedMessage::from_fields(fields).unwrap(),
+            FeedMessage::Changed { key },
+        ];
+        for (millis, message) in (2..).zip(&messages) {
+            feed.push(FeedPosition::new(millis, 0), message);
+        }
+        let config = FeedConfig::default();
+        let wait = feed.await_changes(awaited(FeedPosition::START), &config);
+        assert_eq!(wait.await, Wait::Carried);
     }
 
     #[tokio::test(start_paused = true)]

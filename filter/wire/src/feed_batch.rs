@@ -152,10 +152,7 @@ pub fn encode_message(message: &FeedMessage<'_>) -> Vec<u8> {
 }
 
 /// Reads one message of a batch.
-///
-/// # Errors
-/// The errors of [`FeedMessage::from_fields`], and those of malformed bytes.
-pub fn decode_message(mut bytes: &[u8]) -> Result<FeedMessage<'_>, RecordError> {
+fn decode_message(mut bytes: &[u8]) -> Result<FeedMessage<'_>, RecordError> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
         let name = varint::read_bytes(&mut bytes)?;
