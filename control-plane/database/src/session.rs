@@ -258,6 +258,15 @@ impl Session {
         self.control("ROLLBACK").await
     }
 
+    /// Commits the transaction, which has written a row, or rolls it back if its outcome is a refusal.
+    pub async fn end<T, E>(&mut self, outcome: Result<T, E>) -> Result<Result<T, E>, Fault> {
+        match outcome {
+            Ok(_) => self.commit(1).await?,
+            Err(_) => self.rollback().await?,
+        }
+        Ok(outcome)
+    }
+
     async fn control(&mut self, statement: &'static str) -> Result<(), Fault> {
         on_connection!(self, |connection| async {
             raw_sql(statement).execute(connection).await.map(drop)

@@ -174,7 +174,7 @@ impl Store {
         let made = run!(call, |session| {
             session.begin().await?;
             let made = insert(session, new, actor, token).await?;
-            end(session, made).await
+            session.end(made).await
         })?;
         self.notify_listener(&[]);
         Ok(made)
@@ -193,7 +193,7 @@ impl Store {
         let changed = run!(call, |session| {
             session.begin().await?;
             let changed = change(session, (which, patch), actor, token).await?;
-            end(session, changed).await
+            session.end(changed).await
         })?;
         self.notify_listener(&[]);
         Ok(changed)
@@ -211,22 +211,11 @@ impl Store {
         let removed = run!(call, |session| {
             session.begin().await?;
             let removed = delete(session, which, actor, token).await?;
-            end(session, removed).await
+            session.end(removed).await
         })?;
         self.notify_listener(&[]);
         Ok(removed)
     }
-}
-
-async fn end(
-    session: &mut Session,
-    changed: Result<DomainRow, DomainError>,
-) -> Result<Result<DomainRow, DomainError>, Fault> {
-    match changed {
-        Ok(_) => session.commit(1).await?,
-        Err(_) => session.rollback().await?,
-    }
-    Ok(changed)
 }
 
 const COLUMNS: &str = "id, name, tenant_id, details, token, verified_at, created_at, rev";

@@ -218,11 +218,7 @@ impl Store {
         run!(call, |session| {
             session.begin().await?;
             let changed = change_locked(session, id, actor, action, &change).await?;
-            match changed {
-                Ok(_) => session.commit(1).await?,
-                Err(_) => session.rollback().await?,
-            }
-            Ok(changed)
+            session.end(changed).await
         })
     }
 
@@ -238,11 +234,7 @@ impl Store {
         run!(call, |session| {
             session.begin().await?;
             let revoked = revoke_locked(session, id, actor).await?;
-            match revoked {
-                Ok(()) => session.commit(1).await?,
-                Err(_) => session.rollback().await?,
-            }
-            Ok(revoked)
+            session.end(revoked).await
         })
     }
 

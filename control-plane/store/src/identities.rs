@@ -76,11 +76,7 @@ impl Store {
         run!(call, |session| {
             session.begin().await?;
             let found = find_or_make(session, tenant, identity, token).await?;
-            match found {
-                Ok(_) => session.commit(1).await?,
-                Err(_) => session.rollback().await?,
-            }
-            Ok(found.map(|user| (user, true)))
+            Ok(session.end(found).await?.map(|user| (user, true)))
         })
     }
 

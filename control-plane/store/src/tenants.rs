@@ -41,11 +41,7 @@ impl Store {
                 Err(fault) if fault.is_duplicate() => Err(AccountError::NameTaken),
                 made => Ok(made?),
             };
-            match made {
-                Ok(_) => session.commit(1).await?,
-                Err(_) => session.rollback().await?,
-            }
-            Ok(made)
+            session.end(made).await
         })
     }
 

@@ -85,11 +85,7 @@ impl Store {
                 Err(fault) if fault.is_duplicate() => Err(AccountError::NameTaken),
                 made => Ok(made?),
             };
-            match made {
-                Ok(_) => session.commit(1).await?,
-                Err(_) => session.rollback().await?,
-            }
-            Ok(made)
+            session.end(made).await
         })
     }
 
@@ -149,11 +145,7 @@ impl Store {
                 Err(fault) if fault.is_duplicate() => Err(AccountError::NameTaken),
                 changed => changed?,
             };
-            match changed {
-                Ok(_) => session.commit(1).await?,
-                Err(_) => session.rollback().await?,
-            }
-            Ok(changed)
+            session.end(changed).await
         })
     }
 }

@@ -134,11 +134,7 @@ impl Store {
             session.begin().await?;
             lock_tenant(session, actor.tenant_id).await?;
             let made = insert(session, row, (actor, detail.clone()), token).await?;
-            match made {
-                Ok(_) => session.commit(1).await?,
-                Err(_) => session.rollback().await?,
-            }
-            Ok(made)
+            session.end(made).await
         });
         self.forget_webhooks();
         made
