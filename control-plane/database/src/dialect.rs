@@ -168,6 +168,14 @@ impl Dialect {
         }
     }
 
+    /// Makes an INSERT overwrite these columns where a row with this `key` exists.
+    pub fn overwrite<'c>(&self, key: &str, columns: impl IntoIterator<Item = &'c str>) -> String {
+        let columns = columns.into_iter();
+        let assigned = columns.map(|column| format!(" {column} = {}", self.inserted(column)));
+        let assigned: Vec<String> = assigned.collect();
+        self.on_duplicate(key) + &assigned.join(",")
+    }
+
     /// Deletes rows of `table`, which has this primary key, by a condition; the next parameter is the most rows to delete.
     #[must_use]
     pub fn delete_some<'v>(&self, table: &str, key: &str, condition: Sql<'v>) -> Sql<'v> {

@@ -67,10 +67,7 @@ impl Store {
             let dialect = session.dialect();
             let now = dialect.now_millis;
             let columns = [&HEAD[..], &SUMS].concat();
-            let update = columns
-                .iter()
-                .map(|column| format!("{column} = {}", dialect.inserted(column)));
-            let update: Vec<String> = update.collect();
+            let update = dialect.overwrite("worker", columns.iter().copied());
             let row = format!("(?, ?, {now}, ?, ?, ?, ?, ?, ?, ?, ?)");
             let insert = format!(
                 "INSERT INTO edge_health (worker, {}) VALUES ",
@@ -87,11 +84,7 @@ impl Store {
                         .bind_all([requests.lru, requests.shared_data, requests.admission])
                         .bind_all([requests.redis, requests.control_plane, requests.stale])
                 });
-                let insert = insert
-                    .push(&dialect.on_duplicate("worker"))
-                    .push(" ")
-                    .push(&update.join(", "));
-                session.autocommit(insert).await?;
+                session.autocommit(insert.push(&update)).await?;
             }
             Ok(())
         })

@@ -120,11 +120,8 @@ async fn skip(session: &mut Session, table: IdTable, since: u64) -> Result<u64, 
     put(session, table, &last.to_string()).await?;
     remove(session, table, last).await?;
     if !dialect.keeps_ids() {
-        let update = dialect.on_duplicate("name");
-        let value = dialect.inserted("value");
-        let note = sql(format!(
-            "INSERT INTO counters (name, value) VALUES (?, ?){update} value = {value}"
-        ));
+        let update = dialect.overwrite("name", ["value"]);
+        let note = sql("INSERT INTO counters (name, value) VALUES (?, ?)").push(&update);
         let floor = floor(table);
         session
             .execute(note.bind(floor.as_str()).bind(last))

@@ -73,12 +73,10 @@ impl Store {
             let dialect = session.dialect();
             let now = dialect.now_millis;
             let columns = ["noted_at", "keys_read", "per_mille", "complete"];
-            let update = columns.map(|column| format!("{column} = {}", dialect.inserted(column)));
             let note = sql(format!(
-                "INSERT INTO key_scans (process, {}) VALUES (?, {now}, ?, ?, ?){} {}",
+                "INSERT INTO key_scans (process, {}) VALUES (?, {now}, ?, ?, ?){}",
                 columns.join(", "),
-                dialect.on_duplicate("process"),
-                update.join(", ")
+                dialect.overwrite("process", columns),
             ));
             let note = note
                 .bind(process)

@@ -419,9 +419,7 @@ fn overwrite(dialect: &Dialect) -> String {
         "rev",
         "deleted_at",
     ]);
-    let assigned = columns.map(|column| format!(" {column} = {}", dialect.inserted(column)));
-    let assigned: Vec<String> = assigned.collect();
-    dialect.on_duplicate("id") + &assigned.join(",")
+    dialect.overwrite("id", columns)
 }
 
 /// Locks the rows of codes on a domain, including tombstones, in the order of the codes. Returns their numbers.

@@ -497,11 +497,8 @@ async fn note_generation(
     name: &'static str,
     generation: u64,
 ) -> Result<(), Fault> {
-    let update = session.dialect().on_duplicate("name");
-    let value = session.dialect().inserted("value");
-    let note = sql(format!(
-        "INSERT INTO counters (name, value) VALUES (?, ?){update} value = {value}"
-    ));
+    let update = session.dialect().overwrite("name", ["value"]);
+    let note = sql("INSERT INTO counters (name, value) VALUES (?, ?)").push(&update);
     session
         .execute(note.bind(name).bind(generation))
         .await

@@ -137,18 +137,14 @@ impl Store {
             .of(Class::Visits);
         run!(call, |session| {
             let dialect = session.dialect();
-            let (row, heard_at) = (
-                format!("(?, {})", dialect.now_millis),
-                dialect.inserted("heard_at"),
-            );
-            let update = dialect.on_duplicate("worker");
+            let row = format!("(?, {})", dialect.now_millis);
+            let update = dialect.overwrite("worker", ["heard_at"]);
             for workers in pieces(workers) {
                 let insert = sql("INSERT INTO visit_workers (worker, heard_at) VALUES ");
                 let insert = insert.join(", ", workers, |sql, worker| {
                     sql.push(&row).bind(worker.as_slice())
                 });
-                let insert = insert.push(&format!("{update} heard_at = {heard_at}"));
-                session.autocommit(insert).await?;
+                session.autocommit(insert.push(&update)).await?;
             }
             Ok(())
         })

@@ -152,13 +152,9 @@ impl Docs {
         docs: &[(DocKey, Vec<u8>)],
     ) -> Result<(), Fault> {
         let Self { table, time, .. } = self;
-        let update = session
-            .dialect()
-            .on_duplicate(&format!("kind, {time}, scope_id"));
-        let set = ["clicks", "bots", "head", "doc"].map(|column| {
-            let inserted = session.dialect().inserted(column);
-            format!("{column} = {inserted}")
-        });
+        let primary = format!("kind, {time}, scope_id");
+        let columns = ["clicks", "bots", "head", "doc"];
+        let update = session.dialect().overwrite(&primary, columns);
         for docs in sized(docs, |(_, doc)| doc.len()) {
             for docs in pieces(docs) {
                 let mut rows = Vec::with_capacity(docs.len());
@@ -179,7 +175,7 @@ impl Docs {
                     "INSERT INTO {table} (kind, {time}, scope_id, clicks, bots, head, doc) "
                 ))
                 .rows(rows)
-                .push(&format!("{update} {}", set.join(", ")));
+                .push(&update);
                 session.execute(insert).await?;
             }
         }

@@ -165,12 +165,11 @@ pub(super) async fn add(
     visits: u64,
 ) -> Result<u64, Fault> {
     let before = visits_of(session, tenant_id, day).await?;
-    let update = session.dialect().on_duplicate("tenant_id, day");
-    let inserted = session.dialect().inserted("visits");
+    let update = session.dialect().overwrite("tenant_id, day", ["visits"]);
     let row = [tenant_id.into(), day.into(), (before + visits).into()];
     let insert = sql("INSERT INTO orphan_days (tenant_id, day, visits) ")
         .rows([row])
-        .push(&format!("{update} visits = {inserted}"));
+        .push(&update);
     session.execute(insert).await?;
     Ok(before)
 }

@@ -424,7 +424,6 @@ pub(super) async fn write(
     });
     let leases: Vec<_> = leases.collect();
     write_leases(session, &leases).await?;
-    let dialect = session.dialect();
     let columns = [
         "used",
         "leased",
@@ -435,8 +434,7 @@ pub(super) async fn write(
         "changes",
         "summed",
     ];
-    let update = columns.map(|column| format!(" {column} = {}", dialect.inserted(column)));
-    let update = dialect.on_duplicate("link_id") + &update.join(",");
+    let update = session.dialect().overwrite("link_id", columns);
     for changed in pieces(&changed) {
         let rows = changed.iter().map(|(visits, reached)| {
             let (row, ledger) = (&visits.row, &visits.ledger);
@@ -468,7 +466,6 @@ pub(super) async fn write_leases(
     session: &mut Session,
     leases: &[(u64, &VisitLease)],
 ) -> Result<(), Fault> {
-    let dialect = session.dialect();
     let columns = [
         "holder",
         "number",
@@ -478,8 +475,7 @@ pub(super) async fn write_leases(
         "asked_at",
         "back_at",
     ];
-    let update = columns.map(|column| format!(" {column} = {}", dialect.inserted(column)));
-    let update = dialect.on_duplicate("link_id, worker") + &update.join(",");
+    let update = session.dialect().overwrite("link_id, worker", columns);
     for leases in pieces(leases) {
         let rows = leases.iter().map(|(link_id, lease)| {
             let holder = Some(lease.holder.as_slice()).filter(|_| lease.holder != lease.worker);
