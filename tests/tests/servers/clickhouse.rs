@@ -1,8 +1,5 @@
-//! The engine in ClickHouse, as chdb has it.
+//! Tests of what only the engine in ClickHouse has: minutes, tables, and a server that may fail. [`crate::engines`] has the rest.
 
-mod engines;
 mod faults;
 mod fixture;
-mod model;
-mod questions;
-mod retention;
+mod tables;

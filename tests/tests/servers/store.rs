@@ -2,14 +2,14 @@
 //! account that may create databases), or else a private MariaDB.
 
 #[macro_use]
-mod fixture;
+pub(crate) mod fixture;
 
 mod accounts;
 mod analytics;
 mod audit;
 mod changing;
 mod click_accounts;
-mod clicking;
+pub(crate) mod clicking;
 mod clicks;
 mod connecting;
 mod conversions;

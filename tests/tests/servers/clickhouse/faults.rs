@@ -1,19 +1,18 @@
 //! Servers and connections that fail: each chunk counts once, and errors name what is wrong.
 
-use crate::clickhouse::fixture::{
-    DAY, Random, TestEngine, chunk, engine, midnight, settings, start,
-};
-use crate::clickhouse::model::Model;
+use crate::clickhouse::fixture::{chunk, engine, start};
+use crate::engines::answers::assert_answers;
+use crate::engines::fixture::{CLICKHOUSE, about, in_clickhouse};
+use crate::engines::model::Model;
+use crate::engines::random::{Random, midnight};
+use crate::store::clicking::{Clicking, batch, now, report};
 use edgelink_click_store::ClickReport;
-use edgelink_clicks::analytics::{
-    AnalyticsQuery, Chunk, ClickHouse, ClickWriter, Engine, LinkResolver, Turn, Visitors,
-};
-use edgelink_clicks::read_report;
-use edgelink_model::counts::{Attribute, Bots, ClickScope};
-use edgelink_settings::config::{AnalyticsConfig, ClicksConfig, FileText};
+use edgelink_clicks::analytics::{Chunk, ClickHouse, Engine, Turn, Visitors};
+use edgelink_model::counts::ClickScope;
+use edgelink_settings::config::{AnalyticsConfig, FileText};
 use edgelink_tests::servers::ClickHouseServer;
 use edgelink_tests::stack::{free_port, until};
-use edgelink_wire::clicks::{ClickBatch, encode};
+use edgelink_wire::clicks::ClickBatch;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -148,44 +147,19 @@ async fn insert_at_last(engine: &ClickHouse, insert_id: u64, whole: &Chunk) {
     .await;
 }
 
+/// Clicks of links that need not be there.
+fn random() -> Random {
+    Random::new([1, 2, 3, 4], false)
+}
+
 /// Asserts that everything is there once.
 async fn assert_once(engine: &ClickHouse, model: &Model) {
-    let links: Vec<u64> = (0..20).collect();
-    assert_eq!(engine.totals(&links).await.unwrap(), model.totals());
-    for scope in [
-        ClickScope::Tenant(1),
-        ClickScope::Tenant(2),
-        ClickScope::Links(links),
-    ] {
-        let from = midnight();
-        let query = AnalyticsQuery {
-            scope,
-            from,
-            to: from + 3 * DAY,
-            bots: Bots::Included,
-        };
-        assert_eq!(
-            engine.count(&query, Visitors::Counted).await.unwrap(),
-            model.count(&query),
-            "{query:?}"
-        );
-        for by in [Attribute::Country, Attribute::Tag, Attribute::Link] {
-            let (_, breakdown) = engine.breakdown(&query, by, 100).await.unwrap();
-            assert_eq!(
-                breakdown,
-                model.breakdown(&query, by, 100),
-                "{query:?} by {by:?}"
-            );
-        }
-        if query.scope == ClickScope::Tenant(1) {
-            let expected = model
-                .orphans
-                .iter()
-                .filter(|orphan| orphan.tenant_id == 1)
-                .count();
-            assert_eq!(engine.delete_orphans(1).await.unwrap(), expected as u64);
-        }
-    }
+    let links = ClickScope::Links((0..20).collect());
+    let scopes = [ClickScope::Tenant(1), ClickScope::Tenant(2), links];
+    let days = (midnight(), &[0..72, 0..48, 24..72][..]);
+    assert_answers((engine, model), &mut random(), &scopes, days).await;
+    let orphans = engine.delete_orphans(1).await.unwrap();
+    assert_eq!(orphans, model.orphans_of(1));
 }
 
 /// Where the inserts of a test are cut. An insert of a day has 15 kB.
@@ -199,9 +173,9 @@ fn cuts() -> impl Iterator<Item = Cut> {
 async fn chunk_when_written_again_after_a_cut_counts_once() {
     let server = ClickHouseServer::start();
     let proxy = Proxy::start(server.port()).await;
-    let engine = engine(&settings(&proxy.url())).await;
-    let mut random = Random::new(21);
-    let mut model = Model::default();
+    let engine = engine(&in_clickhouse(&proxy.url())).await;
+    let mut random = random();
+    let mut model = Model::new(&CLICKHOUSE);
     for (insert_id, cut) in (1 << 40..).zip(cuts().chain([Cut::None])) {
         let clicks = random.clicks(500, midnight());
         let orphans = random.orphans(20, midnight());
@@ -223,9 +197,9 @@ async fn chunk_when_written_again_after_a_cut_counts_once() {
 async fn chunk_when_the_server_is_killed_meanwhile_counts_once() {
     let mut server = ClickHouseServer::start();
     let proxy = Proxy::start(server.port()).await;
-    let engine = engine(&settings(&proxy.url())).await;
-    let mut random = Random::new(22);
-    let mut model = Model::default();
+    let engine = engine(&in_clickhouse(&proxy.url())).await;
+    let mut random = random();
+    let mut model = Model::new(&CLICKHOUSE);
     engine.totals(&[1]).await.unwrap();
     for (insert_id, cut) in (5..).zip(cuts()) {
         let clicks = random.clicks(500, midnight());
@@ -249,8 +223,8 @@ async fn views_when_missed_by_an_insert_are_filled_by_its_repetition() {
     // Rollups of clicks, and of their rollups.
     const MISSED: [&str; 2] = ["domain_hours_view", "link_totals_view"];
     let (mut server, engine) = start().await;
-    let mut random = Random::new(23);
-    let mut model = Model::default();
+    let mut random = random();
+    let mut model = Model::new(&CLICKHOUSE);
     for insert_id in 1..4 {
         let clicks = random.clicks(400, midnight());
         model.clicks.extend(clicks.clone());
@@ -261,7 +235,7 @@ async fn views_when_missed_by_an_insert_are_filled_by_its_repetition() {
             }
             engine.insert(insert_id, &whole).await.unwrap();
             let links: Vec<u64> = (0..20).collect();
-            assert_ne!(engine.totals(&links).await.unwrap(), model.totals());
+            assert_ne!(engine.totals(&links).await.unwrap(), model.sums());
             for view in MISSED {
                 let _ = server.ask(&format!("ATTACH TABLE edgelink.{view}"));
             }
@@ -285,7 +259,7 @@ async fn server_when_it_does_not_answer_is_skipped_for_a_moment() {
     let server = ClickHouseServer::start();
     let engine = engine(&AnalyticsConfig {
         clickhouse_timeout_ms: Duration::from_millis(300),
-        ..settings(&server.url())
+        ..in_clickhouse(&server.url())
     })
     .await;
     until("it answers", PATIENCE, async || {
@@ -311,16 +285,9 @@ async fn server_when_it_does_not_answer_is_skipped_for_a_moment() {
 #[tokio::test]
 async fn tables_when_gone_are_made_again() {
     let (server, engine) = start().await;
-    let query = AnalyticsQuery {
-        scope: ClickScope::Tenant(1),
-        from: midnight(),
-        to: midnight() + 3 * DAY,
-        bots: Bots::Included,
-    };
-    let model = Model {
-        clicks: Random::new(25).clicks(300, midnight()),
-        ..Model::default()
-    };
+    let query = about(ClickScope::Tenant(1), midnight(), 0..72);
+    let mut model = Model::new(&CLICKHOUSE);
+    model.clicks = random().clicks(300, midnight());
     let whole = chunk(&model.clicks, Vec::new());
     engine.insert(1, &whole).await.unwrap();
     let _ = server.ask("DROP DATABASE edgelink");
@@ -336,14 +303,15 @@ async fn tables_when_gone_are_made_again() {
     let _ = server.ask("DROP DATABASE edgelink");
     assert!(engine.insert(2, &whole).await.is_err());
     engine.insert(2, &whole).await.unwrap();
-    let clicks = engine.count(&query, Visitors::Counted).await.unwrap();
-    assert_eq!(clicks, model.count(&query));
+    let found = engine.count(&query, Visitors::Counted).await;
+    let expected = model.count(&query, Visitors::Counted).await;
+    assert_eq!(found.unwrap(), expected.unwrap());
 }
 
 #[tokio::test]
 async fn errors_when_a_server_cannot_be_used_name_what_is_wrong() {
     let server = ClickHouseServer::with_password("right");
-    let wrong = settings(&server.url());
+    let wrong = in_clickhouse(&server.url());
     let error = engine(&wrong)
         .await
         .totals(&[1])
@@ -374,7 +342,7 @@ async fn errors_when_a_server_cannot_be_used_name_what_is_wrong() {
         "{error}"
     );
 
-    let old = settings(&start_of_version("24.7.9.1").await);
+    let old = in_clickhouse(&start_of_version("24.7.9.1").await);
     let error = engine(&old).await.totals(&[1]).await.unwrap_err();
     let error = error.to_string();
     assert!(
@@ -382,7 +350,7 @@ async fn errors_when_a_server_cannot_be_used_name_what_is_wrong() {
         "{error}"
     );
 
-    let gone = settings(&format!("http://127.0.0.1:{}", free_port()));
+    let gone = in_clickhouse(&format!("http://127.0.0.1:{}", free_port()));
     let error = engine(&gone)
         .await
         .totals(&[1])
@@ -415,69 +383,41 @@ async fn start_of_version(version: &'static str) -> String {
 }
 
 /// A report of so many clicks.
-fn report(seq: u64, clicks: u64) -> ClickReport {
-    let now = midnight() + 2 * DAY;
+fn of_clicks(seq: u64, clicks: u64) -> ClickReport {
     let batch = ClickBatch {
-        worker: [7; 16],
-        seq,
-        at: now,
         clicks: vec![("a.example/code", clicks)],
-        total: 100,
-        ..ClickBatch::default()
+        ..batch([7; 16], seq)
     };
-    read_report(encode(&[batch]).into(), now * 1000, Some(now)).expect("a report")
-}
-
-/// Writes the queue of an engine.
-fn writer(engine: &TestEngine, settings: &AnalyticsConfig) -> ClickWriter {
-    let resolver = LinkResolver::new(engine.store.clone(), 100);
-    ClickWriter::new(
-        engine.store.clone(),
-        engine.engine.clone(),
-        Arc::new(resolver),
-        (settings, &ClicksConfig::default()),
-        Arc::new(Notify::new()),
-    )
+    report(&[batch], now())
 }
 
 #[tokio::test]
 async fn reports_when_their_insert_was_cut_off_are_written_again() {
     let server = ClickHouseServer::start();
     let proxy = Proxy::start(server.port()).await;
-    let settings = settings(&proxy.url());
+    let settings = in_clickhouse(&proxy.url());
     let engine = engine(&settings).await;
     engine.totals(&[1]).await.unwrap();
-    let first: Vec<ClickReport> = (1..4).map(|seq| report(seq, seq)).collect();
-    engine.store.clicks().count_clicks(&first).await.unwrap();
+    let (store, clicks) = (&engine.store, engine.store.clicks());
+    let first: Vec<ClickReport> = (1..4).map(|seq| of_clicks(seq, seq)).collect();
+    clicks.count_clicks(&first).await.unwrap();
     proxy.set(Cut::BeforeAnswer);
-    let mut interrupted = writer(&engine, &settings);
-    assert!(interrupted.turn().await.is_err());
-    let second: Vec<ClickReport> = (4..6).map(|seq| report(seq, 1000)).collect();
-    engine.store.clicks().count_clicks(&second).await.unwrap();
+    let clicking = |settings: &_| Clicking::over(engine.engine.clone(), store.clone(), settings);
+    let mut interrupted = clicking(&settings);
+    assert!(interrupted.writer.turn().await.is_err());
+    let second: Vec<ClickReport> = (4..6).map(|seq| of_clicks(seq, 1000)).collect();
+    clicks.count_clicks(&second).await.unwrap();
     // Chunks of a report each, but for those of the insert.
-    let small = AnalyticsConfig {
+    let mut again = clicking(&AnalyticsConfig {
         chunk_clicks: 1,
         chunk_bytes: 1,
         ..settings
-    };
-    let mut again = writer(&engine, &small);
+    });
     drop(interrupted);
-    let idle = async || (again.turn().await.ok()? == Turn::Idle).then_some(());
+    let idle = async || (again.writer.turn().await.ok()? == Turn::Idle).then_some(());
     until("all is written", PATIENCE, idle).await;
-    let from = midnight();
-    let query = AnalyticsQuery {
-        scope: ClickScope::Tenant(0),
-        from,
-        to: from + 4 * DAY,
-        bots: Bots::Included,
-    };
-    assert_eq!(
-        engine
-            .count(&query, Visitors::Counted)
-            .await
-            .unwrap()
-            .clicks,
-        2006
-    );
-    assert_eq!(engine.store.clicks().queued_bytes().await.unwrap(), 0);
+    let query = about(ClickScope::Tenant(0), midnight(), 0..96);
+    let found = engine.count(&query, Visitors::Counted).await.unwrap();
+    assert_eq!(found.clicks, 2006);
+    assert_eq!(clicks.queued_bytes().await.unwrap(), 0);
 }

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 /// Takes reports into the queue of a database, and writes them.
 pub(crate) struct Clicking {
     pub(crate) store: Arc<Store>,
-    pub(crate) engine: Arc<SqlEngine>,
+    pub(crate) engine: Arc<dyn Engine>,
     pub(crate) resolver: Arc<LinkResolver>,
     pub(crate) writer: ClickWriter,
     seq: u64,
@@ -37,7 +37,16 @@ impl Clicking {
 
     /// With these settings.
     pub(crate) fn with(store: Arc<Store>, settings: &AnalyticsConfig) -> Self {
-        let engine = Arc::new(SqlEngine::new(store.clone(), settings.clone()));
+        let engine = SqlEngine::new(store.clone(), settings.clone());
+        Self::over(Arc::new(engine), store, settings)
+    }
+
+    /// Takes reports for an engine that has these settings.
+    pub(crate) fn over(
+        engine: Arc<dyn Engine>,
+        store: Arc<Store>,
+        settings: &AnalyticsConfig,
+    ) -> Self {
         let resolver = Arc::new(LinkResolver::new(store.clone(), settings.max_known_links));
         let clicks = ClicksConfig::default();
         let writer = ClickWriter::new(

@@ -2,7 +2,6 @@
 
 use crate::store::clicking::Clicking;
 use crate::store::fixture::{Database, as_it_is, create, delete, key, link};
-use edgelink_clicks::analytics::Engine;
 use edgelink_model::tenancy::{FIRST_TENANT, Scope};
 use edgelink_store::{
     Actor, LinkMove, ListQuery, MAX_NUMBERED, NewLink, NumberedPage, NumberedQuery, SortBy,
@@ -14,7 +13,6 @@ use std::time::Duration;
 on_every_database!(
     totals_when_the_tombstone_is_purged_go_with_it,
     rollups_when_many_of_a_tombstone_are_removed_in_parts,
-    clicks_when_deleted_start_again_from_zero,
     clicks_when_of_an_older_schema_are_in_the_totals,
     clicks_when_a_code_is_reused_do_not_pass_to_the_next_link,
     clicks_when_summed_are_grouped_by_tag_and_list,
@@ -46,24 +44,6 @@ async fn totals_when_the_tombstone_is_purged_go_with_it(database: Database) {
         assert_eq!(database.count(table).await, 0, "{table}");
     }
     assert_eq!(database.count("click_events WHERE link_id = 2").await, 1);
-}
-
-async fn clicks_when_deleted_start_again_from_zero(database: Database) {
-    let mut clicking = Clicking::new(&database).await;
-    create(&clicking.store, link(1, "a")).await.unwrap();
-    create(&clicking.store, link(2, "b")).await.unwrap();
-    // More single clicks than one statement deletes.
-    for _ in 0..3 {
-        clicking.visit("a", 700).await;
-    }
-    clicking.follow(&[("a", 3), ("b", 1)]).await;
-    let engine = clicking.engine.clone();
-    assert_eq!(engine.delete(&[1, 1, 3]).await.unwrap(), 2103);
-    assert_eq!(engine.delete(&[1]).await.unwrap(), 0);
-    assert_eq!(database.count("click_events WHERE link_id = 1").await, 0);
-    assert_eq!((clicking.total(1).await, clicking.total(2).await), (0, 1));
-    clicking.follow(&[("a", 2)]).await;
-    assert_eq!(clicking.total(1).await, 2);
 }
 
 async fn clicks_when_of_an_older_schema_are_in_the_totals(database: Database) {

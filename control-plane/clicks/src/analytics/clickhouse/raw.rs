@@ -32,8 +32,9 @@ pub(super) async fn raw(
     let mut found = Vec::new();
     for part in parts(query.from..end) {
         found = places(connection, query, part, wanted).await?;
-        let clicks: u64 = found.iter().map(|(_, _, clicks)| clicks).sum();
-        if clicks >= wanted {
+        let numbers = found.iter().map(|row| numbers(row, query));
+        let clicks = numbers.map(|numbers| numbers.end - numbers.start);
+        if clicks.sum::<u64>() >= wanted {
             break;
         }
     }
@@ -61,16 +62,21 @@ fn parts(Range { start, end }: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     inner.chain([start]).map(move |begin| begin..end)
 }
 
+/// Numbers of the clicks of a row, without those that are on earlier pages.
+fn numbers(&(at, number, clicks): &(u32, u64, u64), query: &RawQuery) -> Range<u64> {
+    let end = number + clicks;
+    match query.after {
+        Some(after) if after.at == u64::from(at) => number..end.min(after.number).max(number),
+        _ => number..end,
+    }
+}
+
 /// Positions of the newest and the oldest click of the page, both inclusive.
 fn page(places: &[(u32, u64, u64)], query: &RawQuery) -> Option<(RawPlace, RawPlace)> {
-    let before = |at: u64| match query.after {
-        Some(after) if after.at == at => after.number,
-        _ => u64::MAX,
-    };
-    let mut numbers = places.iter().flat_map(|&(at, number, clicks)| {
-        let at = u64::from(at);
-        let range = number..(number + clicks).min(before(at));
-        range.rev().map(move |number| RawPlace { at, number })
+    let mut numbers = places.iter().flat_map(|row| {
+        let at = u64::from(row.0);
+        let numbers = numbers(row, query).rev();
+        numbers.map(move |number| RawPlace { at, number })
     });
     let newest = numbers.nth(usize::try_from(query.skip).ok()?)?;
     let limit = usize::try_from(query.limit).ok()?;

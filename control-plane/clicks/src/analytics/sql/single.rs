@@ -9,6 +9,7 @@ use edgelink_model::counts::ClickScope;
 use edgelink_store::StoreError;
 use edgelink_wire::clicks::events::OrphanKind;
 use std::collections::HashMap;
+use std::ops::Range;
 
 const DAY_SECONDS: u64 = 86_400;
 
@@ -72,12 +73,9 @@ async fn heads(
             ..selection.clone()
         };
         let heads = store.raw_heads(&newest, most).await?;
-        if heads
-            .iter()
-            .map(|head| head.clicks)
-            .fold(0, u64::saturating_add)
-            >= clicks
-        {
+        let numbers = heads.iter().map(|head| numbers(head, query));
+        let found = numbers.map(|numbers| numbers.end - numbers.start);
+        if found.fold(0, u64::saturating_add) >= clicks {
             return Ok(heads);
         }
     }
@@ -117,20 +115,24 @@ fn select(query: &RawQuery) -> RawSelection {
     }
 }
 
-/// Numbers of the selected clicks of each row, newest first: a row's clicks are numbered from its own number on.
+/// Numbers of the clicks of a row, from its own number on, without those that are on earlier pages.
+fn numbers(head: &RawHead, query: &RawQuery) -> Range<u64> {
+    let end = head.number.saturating_add(head.clicks);
+    match query.after {
+        Some(after) if after.at == head.at => head.number..end.min(after.number).max(head.number),
+        _ => head.number..end,
+    }
+}
+
+/// Numbers of the selected clicks of each row, newest first.
 fn wanted(heads: &[RawHead], query: &RawQuery) -> Vec<(u64, Vec<u64>)> {
     let (mut skip, mut room) = (query.skip, u64::from(query.limit));
     let mut rows = Vec::new();
     for head in heads {
-        let mut end = head.number.saturating_add(head.clicks);
-        if let Some(after) = query.after
-            && after.at == head.at
-        {
-            end = end.min(after.number);
-        }
-        let skipped = skip.min(end - head.number);
+        let Range { start, end } = numbers(head, query);
+        let skipped = skip.min(end - start);
         skip -= skipped;
-        let count = room.min(end - head.number - skipped);
+        let count = room.min(end - start - skipped);
         room -= count;
         let end = end - skipped;
         if count > 0 {
