@@ -92,7 +92,15 @@ struct Entry {
     beat: Option<u64>,
 }
 
-/// The key that a message changes, and its revision, or the greatest one if the message does not tell it.
+impl Entry {
+    /// Bytes of the message, and of the key beside it.
+    fn size(&self) -> usize {
+        let key = self.changed.as_ref().map_or(0, |(key, _)| key.len());
+        self.message.len() + key
+    }
+}
+
+/// The key that a message changes, and its revision, or the greatest one if the message has none.
 fn changed(message: &FeedMessage<'_>) -> Option<(Arc<str>, u64)> {
     let rev = match message {
         FeedMessage::Put { record, .. } => record.rev,
@@ -180,13 +188,14 @@ impl Ring {
         }
         let changed = changed(message);
         let message: Arc<[u8]> = encode_message(message).into();
-        self.bytes += message.len();
-        self.entries.push_back(Entry {
+        let entry = Entry {
             position,
             message,
             changed,
             beat,
-        });
+        };
+        self.bytes += entry.size();
+        self.entries.push_back(entry);
         self.end = position;
         while self.entries.len() > self.max_entries || self.bytes > self.max_bytes {
             self.evict_oldest();
@@ -195,7 +204,7 @@ impl Ring {
 
     fn evict_oldest(&mut self) {
         if let Some(oldest) = self.entries.pop_front() {
-            self.bytes -= oldest.message.len();
+            self.bytes -= oldest.size();
             self.start = oldest.position;
         }
     }

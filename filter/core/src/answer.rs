@@ -200,7 +200,7 @@ impl<'a> Answer<'a> {
     /// around [`Self::headers`].
     #[must_use]
     pub fn plain_redirect(&self) -> Option<&[u8]> {
-        let is_plain = !self.shows_tier && self.more.is_empty();
+        let is_plain = !self.shows_tier && !self.is_private && self.more.is_empty();
         self.location.as_deref().filter(|_| is_plain)
     }
 

@@ -437,12 +437,17 @@ fn visitor_token_when_hashed_equals_known_answer() {
 }
 
 #[test]
-fn conversion_when_tracked_equals_known_answers() {
+fn flags_when_encoded_equal_known_answers() {
     let extension = Extension {
         track_conversions: true,
         ..Extension::default()
     };
     assert_eq!(extension.to_bytes(), b"\x03\x01\x04");
+    let extension = Extension {
+        hide_referrer: true,
+        ..Extension::default()
+    };
+    assert_eq!(extension.to_bytes(), b"\x03\x01\x10");
     assert_eq!(click_id::PARAMETER, "el_click");
     let text = click_id::to_text(*b"fedcba9876543210");
     assert_eq!(text, "37dyko1o3P2bxcSppIj3sk");

@@ -3,7 +3,7 @@
 use super::Record;
 use crate::error::RecordError;
 
-/// An encoded record that was decoded once: outbox, feed and caches pass it on without decoding it again.
+/// An encoded record that was checked: publisher, feed and caches pass these bytes on, and encode no record again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordBytes<B> {
     /// The encoding.
@@ -36,7 +36,7 @@ impl RecordKind {
 }
 
 impl<B> RecordBytes<B> {
-    /// A record and its encoding.
+    /// A record and its own encoding.
     #[must_use]
     #[inline]
     pub fn new(record: &Record<&str>, bytes: B) -> Self {
@@ -72,7 +72,7 @@ impl<'a> RecordBytes<&'a [u8]> {
     /// Checks an encoded record.
     ///
     /// # Errors
-    /// Those of [`Record::decode`].
+    /// As [`Record::decode`].
     pub fn decode(bytes: &'a [u8]) -> Result<Self, RecordError> {
         Ok(Self::new(&Record::decode(bytes)?, bytes))
     }

@@ -7,23 +7,27 @@ use proptest::prelude::*;
 
 /// An extension, or none.
 fn any_extension() -> impl Strategy<Value = Vec<u8>> {
-    let extension =
-        |(rules, expired_url, [forward_path, crawlable]): (_, Option<String>, [bool; 2])| {
-            let rules: Vec<rules::Rule> = rules;
-            let rules = rules::encode(&rules).unwrap();
-            let rules = Rules::of_encoded(&rules);
-            Extension {
-                rules,
-                expired_url: expired_url.as_ref().map(String::as_bytes),
-                forward_path,
-                crawlable,
-                unlock_key: crawlable.then(|| UnlockKey::new("hash", b"go.example/a")),
-                ..Extension::default()
-            }
-            .to_bytes()
-        };
+    let extension = |(rules, expired_url, [forward_path, crawlable, hide_referrer]): (
+        _,
+        Option<String>,
+        [bool; 3],
+    )| {
+        let rules: Vec<rules::Rule> = rules;
+        let rules = rules::encode(&rules).unwrap();
+        let rules = Rules::of_encoded(&rules);
+        Extension {
+            rules,
+            expired_url: expired_url.as_ref().map(String::as_bytes),
+            forward_path,
+            crawlable,
+            hide_referrer,
+            unlock_key: crawlable.then(|| UnlockKey::new("hash", b"go.example/a")),
+            ..Extension::default()
+        }
+        .to_bytes()
+    };
     let url = prop::option::of("[!-~]{1,60}");
-    let any = (any_rules(), url, any::<[bool; 2]>());
+    let any = (any_rules(), url, any::<[bool; 3]>());
     prop_oneof![Just(Vec::new()), any.prop_map(extension)]
 }
 

@@ -320,18 +320,29 @@ fn decision_when_rule_applies_names_it() {
 }
 
 #[test]
-fn decision_when_link_is_crawlable_says_so() {
-    let crawlable = Extension {
-        crawlable: true,
-        ..Extension::default()
-    };
-    let bytes = crawlable.to_bytes();
-    for extension in [&[][..], &bytes] {
+fn decision_when_link_has_further_headers_says_so() {
+    let expired_url = Some(&b"https://example.com/over"[..]);
+    let noindex = ("x-robots-tag", "noindex");
+    let no_referrer = ("referrer-policy", "no-referrer");
+    for (crawlable, hide_referrer, with_noindex, without) in [
+        (false, false, &[noindex][..], &[][..]),
+        (true, false, &[], &[]),
+        (false, true, &[no_referrer, noindex], &[no_referrer]),
+        (true, true, &[no_referrer], &[no_referrer]),
+    ] {
+        let extension = Extension {
+            crawlable,
+            hide_referrer,
+            expired_url,
+            ..Extension::default()
+        };
+        let bytes = extension.to_bytes();
+        let plain = link(|_| {});
+        let record = Record::Link(plain.held_as(plain.url.as_bytes(), &bytes[..]));
         for now in [15, 30] {
-            let plain = link(|_| {});
-            let record = Record::Link(plain.held_as(plain.url.as_bytes(), extension));
             let decision = Decision::of(&record, b"go.example/a", &At { now, ..WITHIN });
-            assert_eq!(decision.is_crawlable, !extension.is_empty());
+            assert_eq!(decision.headers(true), with_noindex, "at {now}");
+            assert_eq!(decision.headers(false), without, "at {now}");
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Servers and connections that fail: each chunk counts once, and errors name what is wrong.
 
 use crate::clickhouse::fixture::{chunk, engine, start};
-use crate::engines::answers::assert_answers;
+use crate::engines::answers::{assert_answers, assert_breakdown};
 use crate::engines::fixture::{CLICKHOUSE, about, in_clickhouse};
 use crate::engines::model::Model;
 use crate::engines::random::{Random, midnight};
 use crate::store::clicking::{Clicking, batch, now, report};
 use edgelink_click_store::ClickReport;
-use edgelink_clicks::analytics::{Chunk, ClickHouse, Engine, Turn, Visitors};
-use edgelink_model::counts::ClickScope;
+use edgelink_clicks::analytics::{Chunk, ClickHouse, Engine, MAX_VALUES, Turn, Visitors};
+use edgelink_model::counts::{Attribute, ClickScope};
 use edgelink_settings::config::{AnalyticsConfig, FileText};
 use edgelink_tests::servers::ClickHouseServer;
 use edgelink_tests::stack::{free_port, until};
@@ -158,6 +158,12 @@ async fn assert_once(engine: &ClickHouse, model: &Model) {
     let scopes = [ClickScope::Tenant(1), ClickScope::Tenant(2), links];
     let days = (midnight(), &[0..72, 0..48, 24..72][..]);
     assert_answers((engine, model), &mut random(), &scopes, days).await;
+    for scope in scopes {
+        let query = about(scope, midnight(), 0..72);
+        for by in [Attribute::Country, Attribute::Tag, Attribute::Link] {
+            assert_breakdown(engine, model, &query, by, MAX_VALUES).await;
+        }
+    }
     let orphans = engine.delete_orphans(1).await.unwrap();
     assert_eq!(orphans, model.orphans_of(1));
 }

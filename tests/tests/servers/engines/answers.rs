@@ -127,7 +127,7 @@ async fn assert_series(engine: &dyn Engine, model: &Model, query: &AnalyticsQuer
     }
 }
 
-async fn assert_breakdown(
+pub(crate) async fn assert_breakdown(
     engine: &dyn Engine,
     model: &Model,
     query: &AnalyticsQuery,

@@ -102,8 +102,9 @@ async fn clicks_when_read_page_by_page_are_all_there_once(mut tested: Tested) {
             for query in BOTS.map(of) {
                 assert_all(&tested, &query).await;
             }
-            for (limit, most) in [(1, 10), (37, 10_000)] {
-                assert_pages(&tested, &of(BOTS[turn % 3]), limit, most).await;
+            assert_pages(&tested, &of(BOTS[turn % 3]), 1, 10).await;
+            for query in BOTS.map(of) {
+                assert_pages(&tested, &query, 37, 10_000).await;
             }
         }
     }
