@@ -30,7 +30,7 @@ LIMITS = {
     "knots": 0,
     "crates": 0,
     "largest crate": 11_000,
-    "product lines": 85_818,
+    "product lines": 85_808,
     "names": 23,
     "names within a crate": 0,
     "property": 8,

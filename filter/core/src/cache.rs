@@ -15,8 +15,7 @@ use crate::metrics::Tier;
 use crate::settings::Settings;
 use crate::time::Moment;
 use edgelink_wire::Record;
-use edgelink_wire::record::RecordBytes;
-use edgelink_wire::record::RecordKind;
+use edgelink_wire::record::{RecordBytes, RecordKind};
 use foldhash::fast::SeedableRandomState;
 use std::ops::Deref;
 

@@ -212,19 +212,15 @@ impl<'a> Decision<'a> {
     }
 
     /// The answer for an expired link: 302 to the target set by its owner, or 410.
-    #[must_use]
-    pub fn over(extension: &Extension<'a>) -> Self {
+    fn over(extension: &Extension<'a>) -> Self {
         let Some(expired_url) = extension.expired_url else {
             return Self::page(Outcome::Gone);
         };
         Self {
-            outcome: Outcome::Expired,
             sent_to: Some(SentTo {
                 status: RedirectStatus::Found,
                 location: Cow::Borrowed(expired_url),
             }),
-            is_crawlable: extension.crawlable,
-            hides_referrer: extension.hide_referrer,
             ..Self::page(Outcome::Expired)
         }
     }

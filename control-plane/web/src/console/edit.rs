@@ -11,6 +11,7 @@ use super::strings as t;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
+use edgelink_model::links::model::LinkContent;
 use edgelink_model::timestamp::Time;
 use edgelink_service::caller::Right;
 use edgelink_service::link_patch::LinkPatch;
@@ -34,14 +35,41 @@ const TEXTS: [&str; 10] = [
     "state",
 ];
 
-/// Properties that are true or false.
-const FLAGS: [&str; 6] = [
-    "forwardQuery",
-    "forwardPath",
-    "crawlable",
-    "trackConversions",
-    "hideReferrer",
-    "archived",
+/// A property that is true or false: its name, its label, and its value in a link and by default.
+type Flag = (&'static str, &'static str, fn(&LinkContent) -> bool, bool);
+
+const FLAGS: [Flag; 6] = [
+    (
+        "forwardQuery",
+        t::FORWARD_QUERY,
+        |link| link.forward_query,
+        true,
+    ),
+    (
+        "forwardPath",
+        t::FORWARD_PATH,
+        |link| link.details.forward_path,
+        false,
+    ),
+    (
+        "crawlable",
+        t::CRAWLABLE,
+        |link| link.details.crawlable,
+        false,
+    ),
+    (
+        "trackConversions",
+        t::TRACK_CONVERSIONS,
+        |link| link.details.track_conversions,
+        false,
+    ),
+    (
+        "hideReferrer",
+        t::HIDE_REFERRER,
+        |link| link.details.hide_referrer,
+        false,
+    ),
+    ("archived", t::ARCHIVED, |link| link.archived, false),
 ];
 
 #[derive(Template)]
@@ -139,49 +167,19 @@ fn validity(link: Option<&ShownLink>) -> Vec<Field> {
 
 /// The fields that define the redirect.
 fn redirecting(link: Option<&ShownLink>) -> Vec<Field> {
-    let flag = |name, label, flag: fn(&ShownLink) -> bool, default| {
-        Field::tick(name, label, link.map_or(default, flag))
-    };
     // An existing link has a status of its own.
     let statuses = &t::STATUSES[usize::from(link.is_some())..];
-    vec![
-        Field::choice("redirectStatus", t::REDIRECT_STATUS, statuses).value(
-            link.map_or(String::new(), |link| {
-                link.content.redirect.code().to_string()
-            }),
-        ),
-        flag(
-            "forwardQuery",
-            t::FORWARD_QUERY,
-            |link| link.content.forward_query,
-            true,
-        ),
-        flag(
-            "forwardPath",
-            t::FORWARD_PATH,
-            |link| link.content.details.forward_path,
-            false,
-        ),
-        flag(
-            "crawlable",
-            t::CRAWLABLE,
-            |link| link.content.details.crawlable,
-            false,
-        ),
-        flag(
-            "trackConversions",
-            t::TRACK_CONVERSIONS,
-            |link| link.content.details.track_conversions,
-            false,
-        ),
-        flag(
-            "hideReferrer",
-            t::HIDE_REFERRER,
-            |link| link.content.details.hide_referrer,
-            false,
-        ),
-        flag("archived", t::ARCHIVED, |link| link.content.archived, false),
-    ]
+    let status = link.map(|link| link.content.redirect.code().to_string());
+    let status = Field::choice("redirectStatus", t::REDIRECT_STATUS, statuses)
+        .value(status.unwrap_or_default());
+    let flags = FLAGS.map(|(name, label, flag, default)| {
+        Field::tick(
+            name,
+            label,
+            link.map_or(default, |link| flag(&link.content)),
+        )
+    });
+    [status].into_iter().chain(flags).collect()
 }
 
 /// A time of the API in the format of the browser's field.
@@ -196,7 +194,7 @@ pub(super) fn body(form: &Form) -> Map<String, Value> {
     for name in TEXTS {
         set(name, form.text(name));
     }
-    for name in FLAGS {
+    for (name, ..) in FLAGS {
         set(name, form.is_on(name).into());
     }
     for name in ["validSince", "validUntil"] {

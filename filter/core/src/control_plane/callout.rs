@@ -3,9 +3,7 @@
 use crate::flights::{FlightId, Purpose, StreamId};
 use edgelink_wire::code::MAX_CODE_LENGTH;
 use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
-use edgelink_wire::record::MAX_RECORD_LENGTH;
-use edgelink_wire::record::RecordBytes;
-use edgelink_wire::record::RecordKind;
+use edgelink_wire::record::{MAX_RECORD_LENGTH, RecordBytes, RecordKind};
 use edgelink_wire::{LinkAnswer, VisitsRequest};
 
 /// Maximum length of an answer's body, in bytes: key, record, and 64 for all numbers. Longer ones are not read.
