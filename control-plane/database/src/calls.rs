@@ -175,6 +175,12 @@ impl Database {
         &self.place
     }
 
+    /// The turn in those of these lines in which no call is, without waiting.
+    #[must_use]
+    pub fn free_turns(&self, lines: impl IntoIterator<Item = RowLine>) -> RowTurns {
+        self.lines.take_free(lines)
+    }
+
     /// The revisions read last.
     #[must_use]
     pub fn revisions(&self) -> &Arc<LastRevisions> {
@@ -242,6 +248,12 @@ impl Call<'_> {
     /// Declares the rows that the call locks: it waits for its turn before it takes a connection.
     pub fn locking(mut self, rows: impl IntoIterator<Item = RowLine>) -> Self {
         self.rows.extend(rows);
+        self
+    }
+
+    /// Declares rows that the call locks, whose turns it has.
+    pub fn holding(mut self, turns: RowTurns) -> Self {
+        self.turns = Some(turns);
         self
     }
 

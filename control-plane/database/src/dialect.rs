@@ -3,6 +3,10 @@
 use super::sql::Sql;
 use edgelink_model::clock;
 
+/// A scalar query with two rows: an error of the statement that evaluates it, which ends a script. Servers evaluate it only where they
+/// need its value.
+pub const GUARD: &str = "(SELECT 1 UNION ALL SELECT 2)";
+
 /// Fragments of SQL in which the databases differ. All other SQL is shared.
 #[derive(Debug)]
 pub struct Dialect {

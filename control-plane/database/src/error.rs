@@ -19,6 +19,12 @@ pub struct StoreError {
 }
 
 impl StoreError {
+    /// The error of a call that a full queue refuses.
+    #[must_use]
+    pub fn of_full_queue(context: &'static str) -> Self {
+        Fault::Crowded(Limit::Waiting).into_error(context, Remedy::Later)
+    }
+
     /// True if the same call may succeed later: the database is unreachable, busy or restarting.
     #[must_use]
     pub fn is_transient(&self) -> bool {
@@ -178,11 +184,24 @@ impl Fault {
 
     /// True if the server has no such table, or the connection no database.
     pub fn is_missing_table(&self) -> bool {
-        let Self::Sql(error) = self else { return false };
-        let error = error
-            .as_database_error()
-            .and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>());
-        error.is_some_and(|error| matches!(error.number(), 1046 | 1146))
+        matches!(self.mysql_number(), Some(1046 | 1146))
+    }
+
+    /// True if a guard of a script has refused to go on: see [`crate::dialect::GUARD`].
+    pub fn is_refused_by_guard(&self) -> bool {
+        self.mysql_number() == Some(1242)
+    }
+
+    /// True if the server reports it for a statement before the COMMIT of a script, which it has not run then.
+    pub fn is_before_commit(&self) -> bool {
+        self.is_duplicate() || self.is_missing_parent() || self.is_refused_by_guard()
+    }
+
+    fn mysql_number(&self) -> Option<u16> {
+        let Self::Sql(error) = self else { return None };
+        let error = error.as_database_error()?;
+        let error = error.try_downcast_ref::<MySqlDatabaseError>()?;
+        Some(error.number())
     }
 
     /// True if a query that requires a row returned none.

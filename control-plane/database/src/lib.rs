@@ -9,6 +9,7 @@ pub mod classes;
 pub mod columns;
 pub mod dialect;
 pub mod error;
+mod lending;
 pub mod lines;
 mod mysql;
 pub mod nodes;

@@ -5,6 +5,7 @@
 
 use super::error::{Fault, Limit};
 use edgelink_wire::LinkKey;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
@@ -37,6 +38,16 @@ pub enum RowLine {
     Conversion([u8; 32]),
 }
 
+impl RowLine {
+    /// The link; `None` for other rows.
+    pub fn link(&self) -> Option<&LinkKey> {
+        match self {
+            Self::Link(key) => Some(key),
+            _ => None,
+        }
+    }
+}
+
 /// The lines of a process. A line exists only while calls are in it.
 #[derive(Debug)]
 pub(super) struct RowLines {
@@ -54,10 +65,10 @@ struct LineMembers {
 
 /// The turn of a call in all of its lines, until it is dropped.
 #[derive(Debug)]
-pub(super) struct RowTurns {
+pub struct RowTurns {
     /// Released before the call leaves the lines.
     _held: Vec<OwnedMutexGuard<()>>,
-    _memberships: Vec<LineMembership>,
+    memberships: Vec<LineMembership>,
 }
 
 /// A call's stay in a line.
@@ -97,8 +108,35 @@ impl RowLines {
         }
         Ok(RowTurns {
             _held: held,
-            _memberships: memberships,
+            memberships,
         })
+    }
+
+    /// Takes the turn in those lines in which no call is.
+    pub(super) fn take_free(
+        self: &Arc<Self>,
+        wanted: impl IntoIterator<Item = RowLine>,
+    ) -> RowTurns {
+        let (mut held, mut memberships) = (Vec::new(), Vec::new());
+        let mut lines = self.lock();
+        for line in wanted {
+            let Entry::Vacant(free) = lines.entry(line.clone()) else {
+                continue;
+            };
+            let members = free.insert(LineMembers::default());
+            members.count = 1;
+            let turn = Arc::clone(&members.turn);
+            memberships.push(LineMembership {
+                turn: Arc::clone(&turn),
+                line,
+                lines: Arc::clone(self),
+            });
+            held.extend(turn.try_lock_owned());
+        }
+        RowTurns {
+            _held: held,
+            memberships,
+        }
     }
 
     fn join(self: &Arc<Self>, line: &RowLine) -> Result<LineMembership, Fault> {
@@ -117,6 +155,13 @@ impl RowLines {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<RowLine, LineMembers>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RowTurns {
+    /// The lines.
+    pub fn lines(&self) -> impl Iterator<Item = &RowLine> {
+        self.memberships.iter().map(|membership| &membership.line)
     }
 }
 
@@ -178,6 +223,22 @@ mod tests {
         drop(second);
         drop(waiting.remove(1).now_or_never().unwrap().unwrap());
         drop(waiting);
+        assert!(lines.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn free_turns_when_taken_leave_out_lines_of_others() {
+        let lines = Arc::new(RowLines::new(8));
+        let first = lines.wait(&links(&["d/a"]), soon()).await.unwrap();
+        let free = lines.take_free(links(&["d/a", "d/b", "d/c"]));
+        let expected = links(&["d/b", "d/c"]);
+        assert_eq!(free.lines().cloned().collect::<BTreeSet<_>>(), expected);
+        let row = links(&["d/b"]);
+        let mut next = Box::pin(lines.wait(&row, soon()));
+        assert!(next.as_mut().now_or_never().is_none());
+        assert_eq!(lines.take_free(row.clone()).lines().count(), 0);
+        drop(free);
+        drop((next.await.unwrap(), first));
         assert!(lines.lock().is_empty());
     }
 

@@ -2,6 +2,7 @@
 
 use super::calls::{Connections, Database, Place, Pools};
 use super::error::{Fault, Remedy, StoreError};
+use super::lending::MAX_IDLE;
 use super::nodes::{Known, NodeTimes, Nodes, is_galera};
 use super::session::{IDLE_TIMEOUT, MAX_LIFETIME, MySqlConnections, Pool};
 use edgelink_settings::config::StoreConfig;
@@ -21,9 +22,6 @@ const MAX_BYTES: usize = 4 << 20;
 /// Number of prepared statements cached by a connection: each kind of list in each of its lengths, and some more. For the
 /// cost of an evicted statement see [`super::sql`].
 const STATEMENTS_KEPT: usize = 256;
-
-/// Idle time after which a connection is checked before use: the server may have restarted meanwhile.
-const MAX_UNCHECKED_IDLE: Duration = Duration::from_secs(1);
 
 /// Multiple of `store.timeout_ms` after which the server aborts a SELECT; this process gives up after one.
 const ABANDONED: u32 = 2;
@@ -55,6 +53,7 @@ pub(super) async fn connect(config: &StoreConfig) -> Result<Database, StoreError
     let pools = |pool| {
         let pool = Pool::MySql(MySqlConnections {
             pool,
+            returned: Arc::default(),
             pools: Arc::clone(&pools),
             nodes: Arc::clone(&nodes),
             lock_wait: Duration::from_secs(lock_wait(config.timeout_ms)),
@@ -255,7 +254,7 @@ async fn check(
     connection: &mut MySqlConnection,
     idle: PoolConnectionMetadata,
 ) -> Result<bool, sqlx::Error> {
-    if idle.idle_for > MAX_UNCHECKED_IDLE {
+    if idle.idle_for > MAX_IDLE {
         connection.ping().await?;
     }
     Ok(true)

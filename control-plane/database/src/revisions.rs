@@ -4,7 +4,7 @@
 //! A revision is at least the database's clock in microseconds, and greater than all earlier ones of the link and than
 //! the floor: the greatest revision that caches may hold of a link without a row.
 
-use super::dialect::Dialect;
+use super::dialect::{Dialect, GUARD};
 use super::error::Fault;
 use super::session::Session;
 use super::sql::sql;
@@ -30,6 +30,19 @@ impl RevisionBasis {
     pub fn select(dialect: &Dialect) -> String {
         let now = dialect.now_micros;
         format!("SELECT rev_floor, {now} AS now_micros FROM publisher WHERE id = 1")
+    }
+
+    /// The query for them in a script, which goes on only if `rev` is acceptable for a new link by these revisions, and `condition` is
+    /// true: see [`Self::allow`].
+    pub fn select_guarded(dialect: &Dialect, rev: u64, condition: &str) -> String {
+        let (now, greatest) = (dialect.now_micros, dialect.greatest);
+        let first = format!("{greatest}({now}, p.rev_floor + 1)");
+        // Without the row, nothing is true.
+        format!(
+            "SELECT p.rev_floor, {now} AS now_micros, IF(p.rev_floor < {rev} AND {first} <= {rev} + {TOLERANCE} \
+             AND {rev} <= {first} + {TOLERANCE} AND {condition}, 0, {GUARD}) AS refused \
+             FROM (SELECT 1 AS row_id) o LEFT JOIN publisher p ON p.id = o.row_id; "
+        )
     }
 
     /// Reads them from the database.

@@ -3,17 +3,22 @@
 use super::classes::ConnectionPermit;
 use super::dialect::{self, Dialect};
 use super::error::Fault;
+use super::lending::{LentConnection, ReturnedConnections};
 use super::nodes::Nodes;
-use super::sql::Sql;
+use super::sql::{Sql, StatementForm};
 use edgelink_model::deadline;
 use edgelink_settings::telemetry::traces::{self, Span};
+use futures_util::TryStreamExt;
 use sqlx::mysql::{MySqlArguments, MySqlPool, MySqlRow};
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{
-    AssertSqlSafe, FromRow, MySql, Sqlite, query_as_with, query_scalar_with, query_with, raw_sql,
+    AssertSqlSafe, Either, FromRow, Sqlite, query_as_with, query_scalar_with, query_with, raw_sql,
 };
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -35,6 +40,8 @@ pub(super) enum Pool {
 #[derive(Clone, Debug)]
 pub(super) struct MySqlConnections {
     pub(super) pool: MySqlPool,
+    /// Connections that came back from calls just now.
+    pub(super) returned: Arc<ReturnedConnections>,
     /// All pools of the store, which move to another server together.
     pub(super) pools: Arc<[MySqlPool]>,
     pub(super) nodes: Arc<Nodes>,
@@ -45,7 +52,7 @@ pub(super) struct MySqlConnections {
 /// A connection of a pool.
 pub enum PooledConnection {
     /// One of MySQL or MariaDB.
-    MySql(PoolConnection<MySql>),
+    MySql(LentConnection),
     /// One of SQLite.
     Sqlite(PoolConnection<Sqlite>),
 }
@@ -67,7 +74,8 @@ impl<T> Row for T where
 /// state is unknown, and an answer may still arrive on it. The server does not notice at once, and may still wait for a lock:
 /// the permit of the connection is held for as long.
 pub struct Session {
-    connection: PooledConnection,
+    /// `None` once it was given back.
+    connection: Option<PooledConnection>,
     dialect: &'static Dialect,
     watch: Watch,
     effect: Effect,
@@ -89,6 +97,8 @@ struct Watch {
     is_unanswered: bool,
 }
 
+const COMMIT: &str = "COMMIT";
+
 /// Number of rows for which a commit gets the configured time once more.
 const ROWS_PER_TIMEOUT: usize = 1000;
 
@@ -105,14 +115,15 @@ enum Effect {
 macro_rules! on_connection {
     ($session:expr, |$connection:ident| $statement:expr) => {
         match &mut $session.connection {
-            PooledConnection::MySql(connection) => {
+            Some(PooledConnection::MySql(connection)) => {
                 let $connection = &mut **connection;
                 $session.watch.run($statement).await
             }
-            PooledConnection::Sqlite(connection) => {
+            Some(PooledConnection::Sqlite(connection)) => {
                 let $connection = &mut **connection;
                 $session.watch.run($statement).await
             }
+            None => Err(given_back()),
         }
     };
 }
@@ -142,7 +153,7 @@ impl Session {
         let acquired = acquired.await;
         let (permit, connection) = acquired.inspect_err(|fault| note_failure(&mut span, fault))?;
         Ok(Self {
-            connection,
+            connection: Some(connection),
             dialect: pool.dialect(),
             watch,
             effect: Effect::None,
@@ -161,6 +172,15 @@ impl Session {
     /// The dialect of the database.
     pub fn dialect(&self) -> &'static Dialect {
         self.dialect
+    }
+
+    /// The form of statements for [`Self::commit_with`].
+    pub fn form(&self) -> StatementForm {
+        if self.dialect.takes_scripts() {
+            StatementForm::Script
+        } else {
+            StatementForm::Prepared
+        }
     }
 
     /// Runs a statement of a transaction. Returns the number of changed rows.
@@ -198,16 +218,17 @@ impl Session {
         let (text, values) = (AssertSqlSafe(sql.text), sql.values);
         let Self { watch, .. } = self;
         match &mut self.connection {
-            PooledConnection::MySql(connection) => {
+            Some(PooledConnection::MySql(connection)) => {
                 let statement = query_with(text, values).execute(&mut **connection);
                 let done = watch.run(statement).await?;
                 Ok((done.rows_affected() > 0).then(|| done.last_insert_id()))
             }
-            PooledConnection::Sqlite(connection) => {
+            Some(PooledConnection::Sqlite(connection)) => {
                 let statement = query_scalar_with(text, values).fetch_optional(&mut **connection);
                 let answer: Option<i64> = watch.run(statement).await?;
                 Ok(answer.map(i64::cast_unsigned))
             }
+            None => Err(given_back()),
         }
     }
 
@@ -231,12 +252,109 @@ impl Session {
         row.ok_or(Fault::Sql(sqlx::Error::RowNotFound))
     }
 
-    /// Runs a script of several statements without values in one round trip. Returns the row of its only query. The server stops
-    /// at the first error.
-    pub async fn script<T: Row>(&mut self, script: String) -> Result<T, Fault> {
+    /// Runs a script of several statements without values in one round trip. The rows of its last `reads` queries are the second
+    /// ones, and the rows of queries before them the first ones. The server stops at the first error.
+    pub async fn script<A: Row, B: Row>(
+        &mut self,
+        script: String,
+        reads: usize,
+    ) -> Result<(Vec<A>, Vec<B>), Fault> {
         on_connection!(self, |connection| async {
-            T::from_row(&raw_sql(AssertSqlSafe(script)).fetch_one(connection).await?)
+            let mut results = raw_sql(AssertSqlSafe(script)).fetch_many(connection);
+            let mut sets = vec![Vec::new()];
+            while let Some(part) = results.try_next().await? {
+                match (part, sets.last_mut()) {
+                    (Either::Right(row), Some(set)) => set.push(row),
+                    _ => sets.push(Vec::new()),
+                }
+            }
+            // Behind the end of the last statement there is nothing.
+            sets.pop();
+            let last = sets.split_off(sets.len().saturating_sub(reads));
+            let first = sets.iter().flatten().map(A::from_row);
+            let last = last.iter().flatten().map(B::from_row);
+            Ok((
+                first.collect::<Result<_, _>>()?,
+                last.collect::<Result<_, _>>()?,
+            ))
         })
+    }
+
+    /// Runs a script that ends with the COMMIT of a transaction that writes `rows` rows. Returns the row of its only query, if it has
+    /// one. `sent` is called when the script is on its way.
+    ///
+    /// The server stops at the first error, so a transaction is not committed if one is reported for a statement before the COMMIT.
+    /// If none is reported and no answer comes, it is possibly committed.
+    pub async fn commit_script<T: Row>(
+        &mut self,
+        mut script: String,
+        rows: usize,
+        sent: impl FnOnce(),
+    ) -> Result<Option<T>, Fault> {
+        script.push_str(COMMIT);
+        let before = self.effect;
+        self.expect_commit(rows);
+        let answer = {
+            let mut answer = pin!(self.script::<(i64,), T>(script, 2));
+            let first = poll_fn(|context| match answer.as_mut().poll(context) {
+                Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                Poll::Pending => Poll::Ready(None),
+            });
+            let first = first.await;
+            sent();
+            match first {
+                Some(answer) => answer,
+                None => answer.await,
+            }
+        };
+        if answer.as_ref().is_err_and(Fault::is_before_commit) {
+            self.effect = before;
+        }
+        let (_, mut rows) = answer?;
+        Ok(rows.pop())
+    }
+
+    /// Runs the last statements of a transaction that writes `rows` rows, and commits it. Where the server takes scripts, they are one
+    /// message, or several of up to `max_bytes` bytes of values.
+    pub async fn commit_with(
+        &mut self,
+        statements: Vec<Sql<'_>>,
+        rows: usize,
+        max_bytes: usize,
+        sent: impl FnOnce(),
+    ) -> Result<(), Fault> {
+        if !self.dialect.takes_scripts() {
+            for statement in statements {
+                self.execute(statement).await?;
+            }
+            return self.commit(rows).await;
+        }
+        let mut script = String::new();
+        for statement in statements {
+            let mut text = String::new();
+            statement.write_literally(&mut text);
+            // As text, each byte of a value takes two.
+            if !script.is_empty() && script.len() + text.len() > max_bytes + max_bytes / 2 {
+                let script = std::mem::take(&mut script);
+                self.script::<(i64,), (i64,)>(script, 0).await?;
+            }
+            script.push_str(&text);
+            script.push_str("; ");
+        }
+        let committed = self.commit_script::<(i64,)>(script, rows, sent).await;
+        committed.map(drop)
+    }
+
+    /// Begins a transaction that will write by a script: see [`Self::script`]. Like the statement behind a BEGIN, it gets the full time:
+    /// given up earlier, it would go on waiting for a lock.
+    pub async fn begin_script<A: Row, B: Row>(
+        &mut self,
+        script: &str,
+        reads: usize,
+    ) -> Result<(Vec<A>, Vec<B>), Fault> {
+        self.watch.deadline = Instant::now() + self.watch.timeout;
+        let script = format!("{}; {script}", self.dialect.begin);
+        self.script(script, reads).await
     }
 
     /// Begins a transaction that will write.
@@ -246,11 +364,15 @@ impl Session {
 
     /// Commits the transaction, after `rows` were written: from here on it is possibly committed, even if the client's deadline passes.
     pub async fn commit(&mut self, rows: usize) -> Result<(), Fault> {
+        self.expect_commit(rows);
+        self.control(COMMIT).await
+    }
+
+    fn expect_commit(&mut self, rows: usize) {
         let shares = u32::try_from(rows / ROWS_PER_TIMEOUT).unwrap_or(u32::MAX);
         self.watch.client_waits_until = None;
         self.watch.deadline = Instant::now() + self.watch.timeout * shares.saturating_add(1);
         self.effect = Effect::Possible;
-        self.control("COMMIT").await
     }
 
     /// Rolls back the transaction; harmless if the database has done so already.
@@ -277,7 +399,7 @@ impl Session {
     pub async fn has_database(&mut self) -> bool {
         const SQL: &str =
             "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = DATABASE()";
-        let PooledConnection::MySql(connection) = &mut self.connection else {
+        let Some(PooledConnection::MySql(connection)) = &mut self.connection else {
             return true;
         };
         let count = query_scalar_with(SQL, MySqlArguments::default()).fetch_one(&mut **connection);
@@ -296,9 +418,14 @@ impl Session {
     }
 
     /// The connection without a time limit, for migrations.
-    pub fn unbounded(&mut self) -> &mut PooledConnection {
-        &mut self.connection
+    pub fn unbounded(&mut self) -> Result<&mut PooledConnection, Fault> {
+        self.connection.as_mut().ok_or_else(given_back)
     }
+}
+
+/// The fault of a statement on a session whose connection was given back. None is run then.
+fn given_back() -> Fault {
+    Fault::Sql(sqlx::Error::PoolClosed)
 }
 
 fn note_failure(span: &mut Option<Span>, fault: &Fault) {
@@ -334,12 +461,16 @@ impl Watch {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        match self.connection.take() {
+            Some(PooledConnection::MySql(connection)) if self.is_reusable => connection.give_back(),
+            Some(PooledConnection::MySql(connection)) => connection.close(),
+            Some(PooledConnection::Sqlite(mut connection)) if !self.is_reusable => {
+                connection.close_on_drop();
+            }
+            _ => {}
+        }
         if self.is_reusable {
             return;
-        }
-        match &mut self.connection {
-            PooledConnection::MySql(connection) => connection.close_on_drop(),
-            PooledConnection::Sqlite(connection) => connection.close_on_drop(),
         }
         if self.watch.is_unanswered
             && let Some(permit) = self.permit.take()
@@ -354,12 +485,19 @@ impl Drop for Session {
     }
 }
 
+impl MySqlConnections {
+    async fn lend(&self) -> Result<LentConnection, sqlx::Error> {
+        let is_current = |age| self.nodes.is_current(age);
+        self.returned.lend(&self.pool, is_current).await
+    }
+}
+
 impl Pool {
     async fn acquire(&self) -> Result<PooledConnection, sqlx::Error> {
         Ok(match self {
             Self::MySql(mysql) => {
                 mysql.nodes.settle(&mysql.pools).await;
-                PooledConnection::MySql(mysql.pool.acquire().await?)
+                PooledConnection::MySql(mysql.lend().await?)
             }
             Self::Sqlite(pool) => PooledConnection::Sqlite(pool.acquire().await?),
         })
@@ -384,6 +522,7 @@ impl Pool {
     /// Marks the server as possibly failed: if there are others, the next call finds out which of them takes writes.
     pub(super) fn suspect(&self) {
         if let Self::MySql(mysql) = self {
+            mysql.returned.clear();
             mysql.nodes.suspect();
         }
     }

@@ -60,7 +60,7 @@ impl<'v, T: Into<Value<'v>>> From<Option<T>> for Value<'v> {
 }
 
 /// The values of a statement.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Values<'v>(Vec<Value<'v>>);
 
 impl IntoArguments<MySql> for Values<'_> {
@@ -101,7 +101,7 @@ impl IntoArguments<Sqlite> for Values<'_> {
 }
 
 /// A statement: its text, with a question mark for each value, and the values.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sql<'v> {
     pub(super) text: Cow<'static, str>,
     pub(super) values: Values<'v>,
@@ -159,6 +159,19 @@ impl<'v> Sql<'v> {
         self.push("(")
             .join(", ", padded(items), |sql, item| sql.push("?").bind(*item))
             .push(")")
+    }
+
+    /// Appends the statement to a text, with its values as literals. No question mark of a statement stands for itself.
+    pub fn write_literally(&self, text: &mut String) {
+        let mut values = self.values.0.iter();
+        for (index, part) in self.text.split('?').enumerate() {
+            if index > 0
+                && let Some(value) = values.next()
+            {
+                value.write(text);
+            }
+            text.push_str(part);
+        }
     }
 
     /// Appends rows of values.
@@ -219,6 +232,35 @@ fn write_hexadecimal(text: &mut String, bytes: &[u8]) {
         text.push(char::from(DIGITS[usize::from(byte & 15)]));
     }
     text.push('\'');
+}
+
+/// Form in which statements are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatementForm {
+    /// Each by itself and prepared, with one of the few lengths.
+    Prepared,
+    /// As parts of a script.
+    Script,
+}
+
+impl StatementForm {
+    /// Bytes of values that a statement may write, of the ones that a message may have: as text, each takes two.
+    #[must_use]
+    pub fn room(self, max_bytes: usize) -> usize {
+        match self {
+            Self::Prepared => max_bytes,
+            Self::Script => max_bytes / 2,
+        }
+    }
+
+    /// Cuts items into the rows of statements with up to `most` rows each.
+    pub fn cut<T>(self, items: &[T], most: usize) -> impl Iterator<Item = &[T]> {
+        let parts = items.chunks(most.clamp(1, LONGEST));
+        parts.flat_map(move |part| match self {
+            Self::Prepared => pieces(part).collect(),
+            Self::Script => vec![part],
+        })
+    }
 }
 
 /// The longest piece.
@@ -283,6 +325,32 @@ mod tests {
             assert!(cut.iter().all(|piece| piece.len() <= LONGEST));
             assert_eq!(cut.concat(), items);
         }
+    }
+
+    #[test]
+    fn statement_when_written_literally_has_its_values_in_place() {
+        let statement = sql("DELETE FROM x WHERE a = ? AND b IN ")
+            .bind(-1i64)
+            .list(&["y'", "z"])
+            .push(" AND c");
+        let mut text = "BEGIN; ".to_owned();
+        statement.write_literally(&mut text);
+        let expected = "BEGIN; DELETE FROM x WHERE a = -1 AND b IN (X'7927', X'7a') AND c";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn rows_when_cut_for_a_script_are_whole() {
+        let items: Vec<usize> = (0..700).collect();
+        let lengths =
+            |form: StatementForm, most| form.cut(&items, most).map(<[_]>::len).collect::<Vec<_>>();
+        assert_eq!(lengths(StatementForm::Script, usize::MAX), [512, 188]);
+        assert_eq!(lengths(StatementForm::Script, 300), [300, 300, 100]);
+        assert_eq!(
+            lengths(StatementForm::Prepared, usize::MAX),
+            [512, 128, 32, 16, 8, 4]
+        );
+        assert_eq!(lengths(StatementForm::Script, 0).len(), 700);
     }
 
     #[test]

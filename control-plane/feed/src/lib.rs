@@ -2,28 +2,35 @@
 //!
 //! The [`publisher`] moves the outbox to the feed. [`Feed`] is the feed in this process: a bounded ring of changes for polling
 //! edges, and listeners that apply each change to their caches before edges can read it. It knows its age: everything that was
-//! committed longer ago has been received. [`resolve`] answers lookups by the caches that the feed keeps fresh, [`snapshot`] makes
+//! committed longer ago has been received. It also knows what edges have applied, and [`Sharing`]
+//! shares it with other replicas. [`resolve`] answers lookups by the caches that the feed keeps fresh, [`snapshot`] makes
 //! the state that a worker starts from, [`webhooks`] sends events.
 
 mod clock;
 mod domains;
+mod pollers;
 pub mod publisher;
 pub mod resolve;
 mod ring;
+mod sharing;
 pub mod snapshot;
 mod tail;
 mod visibility;
+mod waiters;
 pub mod webhooks;
 
 pub use clock::DatabaseClock;
 pub use domains::Domains;
 pub use ring::ChangeBatch;
+pub use sharing::Sharing;
 pub use tail::Tail;
 pub use visibility::{AwaitedChanges, Changed};
 
 use edgelink_settings::config::FeedConfig;
-use edgelink_wire::FeedPosition;
+use edgelink_wire::clicks::WorkerId;
 use edgelink_wire::feed::{Beat, FeedMessage};
+use edgelink_wire::{FeedPoint, FeedPosition};
+use pollers::Pollers;
 use ring::Ring;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -54,6 +61,7 @@ pub struct Feed {
     beat: Mutex<Option<LastBeat>>,
     clock: DatabaseClock,
     listeners: Vec<Arc<dyn Listener>>,
+    pollers: Pollers,
     max_age: Duration,
     /// Time since which this process follows the feed.
     started: Instant,
@@ -107,6 +115,7 @@ impl Feed {
             beat: Mutex::new(None),
             clock: DatabaseClock::default(),
             listeners,
+            pollers: Pollers::new(config.max_pollers),
             max_age: config.max_age_ms,
             started: Instant::now(),
             stop: CancellationToken::new(),
@@ -124,13 +133,15 @@ impl Feed {
         for listener in &self.listeners {
             listener.apply(message);
         }
-        self.ring().push(position, message);
+        let is_change = self.ring().push(position, message);
         if let FeedMessage::Beat(beat) = message {
             *self.last_beat() = Some(LastBeat {
                 beat: *beat,
                 received_at: Instant::now(),
             });
         }
+        // Before a worker that acknowledges this position is let pass.
+        self.pollers.on_push(position, is_change);
         self.end.send_modify(|end| end.position = position);
     }
 
@@ -140,6 +151,8 @@ impl Feed {
         for listener in &self.listeners {
             listener.invalidate_all();
         }
+        // First, so that a wait that ends by the reset is one for the new generation.
+        self.pollers.on_reset((generation, position));
         self.ring().reset(generation, position);
         self.end.send_replace(End {
             generation,
@@ -199,19 +212,21 @@ impl Feed {
 
     /// The generation, 0 if unknown, and the position of the newest change.
     #[must_use]
-    pub fn place(&self) -> (u64, FeedPosition) {
+    pub fn place(&self) -> FeedPoint {
         let end = *self.end.borrow();
         (end.generation, end.position)
     }
 
-    /// The changes after a position of a generation. Waits for the first one up to `wait`; a shutdown ends the wait.
+    /// The changes after a position of a generation. Waits for the first one up to `wait`; a shutdown ends the wait. A worker
+    /// acknowledges by its poll everything up to that position; one without a name cannot.
     ///
     /// # Errors
     /// [`FeedError::NotCurrent`] if the feed is not and stays so, or as soon as it ceases to be; [`FeedError::Behind`] if the
     /// position is ahead of this feed and stays so.
     pub async fn poll(
         &self,
-        after: Option<(u64, FeedPosition)>,
+        worker: Option<WorkerId>,
+        after: Option<FeedPoint>,
         wait: Duration,
     ) -> Result<ChangeBatch, FeedError> {
         let asked = Instant::now();
@@ -219,6 +234,20 @@ impl Feed {
         if let Some((generation, position)) = after {
             self.await_position(generation, position).await?;
         }
+        self.pollers.on_poll(worker, after);
+        let batch = self.next_batch(after, (asked, until)).await?;
+        self.pollers
+            .on_answer(worker, (batch.generation, batch.next));
+        Ok(batch)
+    }
+
+    /// The changes after a position, of a poll that was sent at the first of these times and waits until the second.
+    async fn next_batch(
+        &self,
+        after: Option<FeedPoint>,
+        (asked, until): (Instant, Instant),
+    ) -> Result<ChangeBatch, FeedError> {
+        let wait = until.saturating_duration_since(Instant::now());
         self.await_current(MAX_SILENCE.min(wait)).await;
         loop {
             // Subscribed before the ring is read, so that no change slips through.
@@ -266,7 +295,7 @@ impl Feed {
     }
 
     /// The batch at hand, and its age. A batch that ends before the newest change is as old as its last beat.
-    fn batch(&self, after: Option<(u64, FeedPosition)>, asked: Instant) -> ChangeBatch {
+    fn batch(&self, after: Option<FeedPoint>, asked: Instant) -> ChangeBatch {
         let now = Instant::now();
         // Taken before the ring is read: changes received in between make the batch no older.
         let age = self.age_at(now).map(|(_, age)| age);
@@ -328,6 +357,12 @@ impl Feed {
         self.stop.cancel();
     }
 
+    /// True after [`Self::shutdown`].
+    #[must_use]
+    pub fn is_shut_down(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
     fn ring(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -378,7 +413,7 @@ mod tests {
 
     fn waiting(feed: &Arc<Feed>) -> tokio::task::JoinHandle<Polled> {
         let feed = feed.clone();
-        tokio::spawn(async move { feed.poll(Some((GENERATION, at(10))), WAIT).await })
+        tokio::spawn(async move { feed.poll(None, Some((GENERATION, at(10))), WAIT).await })
     }
 
     async fn until_one_waits(feed: &Feed) {
@@ -412,7 +447,10 @@ mod tests {
     async fn poll_when_nothing_changes_is_answered_empty() {
         let feed = feed();
         let wait = Duration::from_secs(1);
-        let batch = feed.poll(Some((GENERATION, at(10))), wait).await.unwrap();
+        let batch = feed
+            .poll(None, Some((GENERATION, at(10))), wait)
+            .await
+            .unwrap();
         assert!(batch.is_empty());
         assert_eq!(batch.next, at(10));
         assert!(
@@ -459,7 +497,9 @@ mod tests {
         assert_eq!(waiting(&feed).await.unwrap(), Err(FeedError::NotCurrent));
         assert_eq!(start.elapsed(), MAX_SILENCE);
         let start = Instant::now();
-        let at_once = feed.poll(Some((GENERATION, at(10))), Duration::ZERO).await;
+        let at_once = feed
+            .poll(None, Some((GENERATION, at(10))), Duration::ZERO)
+            .await;
         assert_eq!(at_once, Err(FeedError::NotCurrent));
         assert_eq!(start.elapsed(), Duration::ZERO);
     }
@@ -488,10 +528,10 @@ mod tests {
             feed.push(at(11), &FeedMessage::Flush);
             feed.push(at(12), &FeedMessage::Flush);
         };
-        let (batch, ()) = tokio::join!(feed.poll(ahead, WAIT), catching_up);
+        let (batch, ()) = tokio::join!(feed.poll(None, ahead, WAIT), catching_up);
         let batch = batch.unwrap();
         assert_eq!((batch.gap, batch.messages.len()), (false, 1));
-        let far = feed.poll(Some((GENERATION, at(99))), WAIT).await;
+        let far = feed.poll(None, Some((GENERATION, at(99))), WAIT).await;
         assert_eq!(far, Err(FeedError::Behind));
     }
 
@@ -499,7 +539,7 @@ mod tests {
     async fn position_when_of_another_generation_is_a_gap() {
         let feed = feed();
         for after in [None, Some((GENERATION - 1, at(10))), Some((7, at(99)))] {
-            let batch = feed.poll(after, WAIT).await.unwrap();
+            let batch = feed.poll(None, after, WAIT).await.unwrap();
             assert_eq!(
                 (batch.gap, batch.next, batch.generation),
                 (true, at(10), GENERATION)
@@ -528,14 +568,20 @@ mod tests {
         }
         sleep(Duration::from_secs(1)).await;
         feed.push(at(6000), &beat(START + 1_000_000));
-        let cut_off = feed.poll(Some((GENERATION, at(9))), WAIT).await.unwrap();
+        let cut_off = feed
+            .poll(None, Some((GENERATION, at(9))), WAIT)
+            .await
+            .unwrap();
         assert!(cut_off.age >= Duration::from_secs(1));
         let rest = feed
-            .poll(Some((GENERATION, cut_off.next)), WAIT)
+            .poll(None, Some((GENERATION, cut_off.next)), WAIT)
             .await
             .unwrap();
         assert!(rest.age < Duration::from_millis(10));
-        let without = feed.poll(Some((GENERATION, at(10))), WAIT).await.unwrap();
+        let without = feed
+            .poll(None, Some((GENERATION, at(10))), WAIT)
+            .await
+            .unwrap();
         assert_eq!(without.age, Duration::MAX);
     }
 

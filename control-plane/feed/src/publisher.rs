@@ -1,7 +1,7 @@
 //! The publisher: writes the changes in the outbox to Redis and to the feed, and reports its progress by beats.
 //!
-//! One replica publishes at a time: the one that holds the lease. It deletes a row after it has published it, so a
-//! publisher that dies loses no change; a row that is published twice is harmless, because revisions order the changes.
+//! One replica publishes at a time: the one that holds the lease. It deletes rows after it has published them, twice a second at
+//! least, so a publisher that dies loses no change; a row that is published twice is harmless, because revisions order the changes.
 //!
 //! Every take and renewal of the lease raises a fencing token in the database. Redis refuses a publisher with an older token
 //! than the newest that it has seen, and the database deletes rows for the newest one only: a publisher that was paused
@@ -43,10 +43,11 @@ use edgelink_store::{FeedKind, MarkedQueue, Store};
 use edgelink_wire::FeedPosition;
 use lease::Lease;
 use metrics::{counter, gauge};
+use round::UnforgottenRows;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// The pause before a retry.
@@ -91,6 +92,7 @@ pub struct Publisher {
     bound: BoundKeeper,
     hot: HotLinks,
     low_water: LowWater,
+    unforgotten: UnforgottenRows,
     wake: Arc<Notify>,
     status: PublisherStatus,
     /// Generation and position of the feed; `None` without the lease.
@@ -165,6 +167,7 @@ impl Publisher {
             bound: BoundKeeper::new(bound),
             hot: HotLinks::new(store.clone(), clicks.clone()),
             low_water: LowWater::new(MarkedQueue::Outbox),
+            unforgotten: UnforgottenRows::default(),
             store,
             destination,
             feed,
@@ -198,12 +201,14 @@ impl Publisher {
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let must_look = self.owes_nudge || self.destination.misses_nudges();
+            let forget_at = self.unforgotten.forget_at();
             let wakeup = tokio::select! {
                 () = stop.cancelled() => break,
                 () = self.wake.notified() => Wakeup::Change,
                 () = nudged(&mut nudges) => Wakeup::Nudge,
                 _ = poll.tick() => Wakeup::Poll,
                 () = sleep(NUDGE_PAUSE), if must_look => Wakeup::Poll,
+                () = reached(forget_at) => Wakeup::Poll,
             };
             self.wakeup = (wakeup, Instant::now());
             self.owes_nudge |= wakeup == Wakeup::Change;
@@ -229,7 +234,11 @@ impl Publisher {
             if self.lease.token().is_none() {
                 return;
             }
-            match Box::pin(self.publish_all()).await {
+            let published = match Box::pin(self.publish_all()).await {
+                Ok(()) => self.forget(Duration::ZERO).await,
+                failed => failed,
+            };
+            match published {
                 Err(PublishError::Restart) => {}
                 Ok(()) => return,
                 Err(error) => {
@@ -380,6 +389,7 @@ impl Publisher {
         self.writing = None;
         self.hot.clear();
         self.low_water.clear();
+        self.unforgotten.clear();
     }
 
     /// Measures the outbox, the age of the feed, and the extent of drawn numbers.
@@ -402,6 +412,13 @@ impl Publisher {
             gauge!(OUTBOX_ROWS).set(size.rows as f64);
             gauge!(OUTBOX_AGE).set(Duration::from_millis(size.age_millis).as_secs_f64());
         }
+    }
+}
+
+async fn reached(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,9 +1,10 @@
 //! The newest changes, bounded in number and in bytes.
 
+use crate::waiters::KeyWaiters;
 use bytes::Bytes;
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::feed_batch::{FeedBatch, MAX_BYTES, MAX_MESSAGES, encode_message};
-use edgelink_wire::{FeedBatchHead, FeedPosition};
+use edgelink_wire::{FeedBatchHead, FeedPoint, FeedPosition};
 use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -32,8 +33,6 @@ pub struct ChangeBatch {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Messages {
     list: Vec<Arc<[u8]>>,
-    /// The keys and revisions that they carry.
-    pub(super) changed: Vec<(Arc<str>, u64)>,
     /// The time of the last beat among them, unix microseconds of the database's clock.
     pub(super) last_beat: Option<u64>,
     /// All of them, as they stand in a batch.
@@ -124,6 +123,8 @@ pub(super) struct Ring {
     start: FeedPosition,
     end: FeedPosition,
     flush: Option<LastFlush>,
+    /// Requests that wait for keys.
+    pub(super) waiters: KeyWaiters,
     /// The last read.
     shared: Option<SharedRead>,
 }
@@ -170,11 +171,13 @@ impl Ring {
             start: FeedPosition::START,
             end: FeedPosition::START,
             flush: None,
+            waiters: KeyWaiters::default(),
             shared: None,
         }
     }
 
-    pub(super) fn push(&mut self, position: FeedPosition, message: &FeedMessage<'_>) {
+    /// Appends a change. Returns true if it is one of a link or domain.
+    pub(super) fn push(&mut self, position: FeedPosition, message: &FeedMessage<'_>) -> bool {
         let beat = match message {
             FeedMessage::Beat(Beat { at, .. }) => Some(*at),
             _ => None,
@@ -187,6 +190,11 @@ impl Ring {
             });
         }
         let changed = changed(message);
+        if let Some((key, rev)) = &changed {
+            let place = (self.generation, position);
+            self.waiters.note(key, *rev, place);
+        }
+        let is_change = changed.is_some();
         let message: Arc<[u8]> = encode_message(message).into();
         let entry = Entry {
             position,
@@ -200,6 +208,7 @@ impl Ring {
         while self.entries.len() > self.max_entries || self.bytes > self.max_bytes {
             self.evict_oldest();
         }
+        is_change
     }
 
     fn evict_oldest(&mut self) {
@@ -223,6 +232,24 @@ impl Ring {
         self.origin = position;
         self.start = position;
         self.end = position;
+        self.waiters.reset((generation, position));
+    }
+
+    /// The place of the newest entry.
+    pub(super) fn place(&self) -> FeedPoint {
+        (self.generation, self.end)
+    }
+
+    /// The keys and revisions that entries after `after` carry, with their positions; `None` if some of these entries are missing.
+    pub(super) fn changed_after(
+        &self,
+        after: FeedPosition,
+    ) -> Option<impl Iterator<Item = (FeedPosition, &str, u64)>> {
+        let entries = self.entries.range(self.index_after(after)?..);
+        Some(entries.filter_map(|entry| {
+            let (key, rev) = entry.changed.as_ref()?;
+            Some((entry.position, &**key, *rev))
+        }))
     }
 
     /// Reads the changes after `after`, as many as one batch holds. It is a gap if `after` is `None`, older than the ring,
@@ -321,7 +348,6 @@ impl Ring {
             }
             bytes += entry.message.len();
             messages.list.push(entry.message.clone());
-            messages.changed.extend(entry.changed.clone());
             messages.last_beat = entry.beat.or(messages.last_beat);
             next = entry.position;
         }

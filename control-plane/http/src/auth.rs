@@ -166,7 +166,7 @@ pub(crate) async fn require_edge_token(
 }
 
 /// The token of `Authorization: Bearer` (RFC 6750, section 2.1); the scheme's case does not matter.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = visible(headers, header::AUTHORIZATION.as_str())?.split_once(' ')?;
     scheme
         .eq_ignore_ascii_case("bearer")

@@ -160,7 +160,7 @@ mod tests {
         let visit = Visit::new(&config, &uri, &headers, &extensions);
         let keys = visitors.later_than(0, visit.now()).await.expect("a secret");
         let secret = keys.at(visit.now()).expect("a secret");
-        let token = visitor_token(secret, [192, 0, 2, 1].into(), b"curl/8");
+        let token = visitor_token(&secret.secret, [192, 0, 2, 1].into(), b"curl/8");
         let click = Event {
             rule: 3,
             ..event(

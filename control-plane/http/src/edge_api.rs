@@ -2,6 +2,7 @@
 //! that have a limit. An edge token gives more than read access: it adds to the counts by which links are hot, and leases uses.
 
 mod feed;
+mod feed_stream;
 
 use super::{arriving, unlock};
 use crate::app::App;
@@ -86,10 +87,11 @@ fn with_body(
         .layer(from_fn_with_state((app.clone(), limit), arriving::ahead))
 }
 
-/// The route on which edges wait. Waiting takes no work, so it is outside of the bounds on requests.
+/// The routes on which edges wait. Waiting takes no work, so it is outside of the bounds on requests.
 pub fn waiting_routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/feed", get(feed::poll))
+        .route("/feed/stream", post(feed_stream::stream))
         .layer(from_fn_with_state(app.clone(), note_worker))
         .layer(from_fn_with_state(
             app.edge_tokens.clone(),

@@ -12,7 +12,7 @@ use edgelink_model::deadline;
 use edgelink_service::problem::{Kind, Problem};
 use edgelink_settings::admission::{Admission, Claim, Refusal};
 use edgelink_settings::config::Origin;
-use http::{HeaderName, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,10 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 
 /// Time for which browsers may cache the CORS permissions of an origin.
 const CORS_MAX_AGE: Duration = Duration::from_hours(1);
+
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+const RESPOND_ASYNC: &str = "respond-async";
 
 /// Bounds of requests to a group of routes.
 #[derive(Clone)]
@@ -62,8 +66,8 @@ impl RouteBounds {
 }
 
 /// Runs a request within its bounds. Without a permit for the client it answers 503 at once; a request releases the permit while it
-/// waits for its body. The response to a change is sent when the feed has carried it: that wait holds no permit and no connection to
-/// the database, and has a limit of its own.
+/// waits for its body. The response to a change is sent when edges have applied it, unless the client prefers not to wait: that wait
+/// holds no permit and no connection to the database, and has a limit of its own.
 ///
 /// One layer, because each further one clones all below it for each request.
 pub async fn bound(
@@ -74,6 +78,7 @@ pub async fn bound(
     let app = &*bounds.app;
     let admitted = admit(app, &bounds.requests, &mut request)?;
     let is_read = request.method().is_safe();
+    let is_async = prefers_async(request.headers());
     let mut response = match bounds.time {
         Some(time) => tokio::time::timeout(time, next.run(request))
             .await
@@ -84,11 +89,32 @@ pub async fn bound(
         response = answers::admit(app, &admitted, is_read, response)?;
     }
     drop(admitted);
-    if let Some(awaited) = response.extensions_mut().remove::<AwaitedChanges>() {
-        let settings = &app.config.feed;
-        app.feed.wait_until_published(awaited, settings).await;
+    let awaited = response.extensions_mut().remove::<AwaitedChanges>();
+    match awaited.filter(AwaitedChanges::is_any) {
+        Some(_) if is_async => {
+            let applied = HeaderValue::from_static(RESPOND_ASYNC);
+            response.headers_mut().insert(PREFERENCE_APPLIED, applied);
+        }
+        Some(awaited) => {
+            let settings = &app.config.feed;
+            app.feed.wait_until_visible(awaited, settings).await;
+        }
+        None => {}
     }
     Ok(response)
+}
+
+/// True if the client does not wait for edges: it sends `Prefer: respond-async` (RFC 7240, section 4.1).
+fn prefers_async(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(PREFER).into_iter();
+    let preferences = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    let mut names = preferences.map(|preference| {
+        let (name, _) = preference.split_once(';').unwrap_or((preference, ""));
+        name.trim()
+    });
+    names.any(|name| name.eq_ignore_ascii_case(RESPOND_ASYNC))
 }
 
 /// Gives a request its permit, which it keeps as long as the returned value lives.
@@ -173,6 +199,7 @@ pub fn cors(origins: &[Origin]) -> Option<CorsLayer> {
             header::CONTENT_TYPE,
             header::IF_MATCH,
             header::IF_NONE_MATCH,
+            PREFER,
             HeaderName::from_static("idempotency-key"),
             HeaderName::from_static("x-api-key"),
             HeaderName::from_static("x-request-id"),
@@ -181,6 +208,7 @@ pub fn cors(origins: &[Origin]) -> Option<CorsLayer> {
             header::ETAG,
             header::LOCATION,
             header::RETRY_AFTER,
+            PREFERENCE_APPLIED,
             HeaderName::from_static("idempotency-replayed"),
             HeaderName::from_static("ratelimit"),
             HeaderName::from_static("ratelimit-policy"),
@@ -198,6 +226,30 @@ mod tests {
     use axum::routing::get;
     use http_body_util::BodyExt;
     use tower::ServiceExt;
+
+    #[test]
+    fn preference_when_among_others_is_found() {
+        let is_async = |values: &[&'static str]| {
+            let values = values.iter().map(|value| HeaderValue::from_static(value));
+            prefers_async(&values.map(|value| (PREFER, value)).collect())
+        };
+        for values in [
+            &["respond-async"][..],
+            &["Respond-Async; a=b"],
+            &["return=minimal, respond-async , wait=10"],
+            &["return=minimal", "respond-async"],
+        ] {
+            assert!(is_async(values), "{values:?}");
+        }
+        for values in [
+            &[][..],
+            &["wait=10"],
+            &["a=respond-async"],
+            &["respond-asynchronously"],
+        ] {
+            assert!(!is_async(values), "{values:?}");
+        }
+    }
 
     async fn fail() -> &'static str {
         panic!("a secret detail")

@@ -10,7 +10,8 @@ use http::{HeaderValue, header};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use utoipa::OpenApi;
-use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Components, Content, Ref, RefOr, ResponseBuilder};
 
@@ -66,6 +67,7 @@ fn document() -> utoipa::openapi::OpenApi {
     for (path, mut item) in std::mem::take(&mut document.paths.paths) {
         for operation in operations(&mut item) {
             add_problems(operation, &path, components);
+            add_preference(operation);
         }
         document.paths.paths.insert(format!("/api/v1{path}"), item);
     }
@@ -82,6 +84,46 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     ];
     methods.into_iter().flatten()
 }
+
+/// Adds the header by which clients do not wait for edges, to an operation that does.
+fn add_preference(operation: &mut Operation) {
+    let id = operation.operation_id.as_deref().unwrap_or_default();
+    if AWAITED.contains(&id) {
+        let text = ObjectBuilder::new().schema_type(Type::String);
+        let prefer = ParameterBuilder::new()
+            .name("Prefer")
+            .parameter_in(ParameterIn::Header)
+            .description(Some(PREFERENCE))
+            .schema(Some(text));
+        operation
+            .parameters
+            .get_or_insert_default()
+            .push(prefer.build().into());
+    }
+}
+
+const PREFERENCE: &str = "`respond-async` (RFC 7240): the answer does not wait until every edge has the change, and says \
+    `Preference-Applied: respond-async` if there was something to wait for. It has the same status and body.";
+
+/// Operations whose answers wait until every edge has the change.
+const AWAITED: &[&str] = &[
+    "createLink",
+    "putLink",
+    "createLinks",
+    "importLinks",
+    "changeLink",
+    "changeLinks",
+    "deleteLink",
+    "deleteLinks",
+    "moveLink",
+    "restoreLink",
+    "setRules",
+    "changeReport",
+    "createDomain",
+    "changeDomain",
+    "verifyDomain",
+    "deleteDomain",
+];
 
 /// Adds the problems of an operation, each status with its kinds.
 fn add_problems(operation: &mut Operation, path: &str, components: &mut Components) {
@@ -265,7 +307,8 @@ mod tests {
         let documented = documented();
         let ids: BTreeSet<&str> = documented.iter().map(|(.., id)| id.as_str()).collect();
         assert_eq!(ids.len(), documented.len());
-        for id in OF_THEIR_OWN.iter().flat_map(|(ids, _)| *ids) {
+        let listed = OF_THEIR_OWN.iter().flat_map(|(ids, _)| *ids);
+        for id in listed.chain(AWAITED) {
             assert!(ids.contains(id), "{id}");
         }
     }

@@ -278,8 +278,10 @@ pub fn page(app: &App, outcome: Outcome, brand: Brand<'_>) -> Response {
             let allow = [(header::ALLOW, HeaderValue::from_static(ALLOW))];
             (allow, Problem::new(Kind::MethodNotAllowed)).into_response()
         }
-        Outcome::Redirect | Outcome::Expired | Outcome::Unavailable | Outcome::Withheld => {
-            app.pages.unavailable(brand)
-        }
+        Outcome::Redirect
+        | Outcome::Expired
+        | Outcome::Unavailable
+        | Outcome::Withheld
+        | Outcome::Limited => app.pages.unavailable(brand),
     }
 }

@@ -42,6 +42,9 @@ const PROBE_SECONDS: i64 = 10;
 /// The channel of committed click reports.
 const REPORTS: &str = "edgelink:clicks";
 
+/// The channel of reports of workers.
+pub(super) const WORKERS: &str = "edgelink:workers";
+
 /// Prefix of the channel on which a process receives its own heartbeats.
 const ALIVE: &str = "edgelink:alive:";
 
@@ -58,7 +61,7 @@ const LISTENERS: &str = "edgelink:listeners";
 const LISTENERS_SECONDS: i64 = 10;
 
 /// Most messages that wait for a reader in this process; beyond it the oldest are lost.
-const MAX_MESSAGES: usize = 64;
+const MAX_MESSAGES: usize = 256;
 
 /// Longest blocking read of the feed.
 pub(super) const MAX_BLOCK: Duration = Duration::from_secs(1);
@@ -247,8 +250,16 @@ impl Redis {
 
     /// The reports of all replicas from now on, while they are followed.
     #[must_use]
-    pub fn reports(&self) -> ReportReceiver {
-        ReportReceiver(self.subscriber.message_rx())
+    pub fn reports(&self) -> MessageReceiver {
+        self.messages(REPORTS)
+    }
+
+    /// The messages of a subscribed channel from now on.
+    pub(super) fn messages(&self, channel: &'static str) -> MessageReceiver {
+        MessageReceiver {
+            channel,
+            messages: self.subscriber.message_rx(),
+        }
     }
 
     /// The nudges of all replicas from now on.
@@ -298,15 +309,18 @@ impl Nudges {
     }
 }
 
-/// A receiver of reports of clicks.
-pub struct ReportReceiver(Receiver<Message>);
+/// A receiver of the messages of a channel.
+pub struct MessageReceiver {
+    channel: &'static str,
+    messages: Receiver<Message>,
+}
 
-impl ReportReceiver {
-    /// Waits for a report; the error is the number of missed messages.
+impl MessageReceiver {
+    /// Waits for a message; the error is the number of missed messages.
     pub async fn next(&mut self) -> Result<Bytes, u64> {
         loop {
-            match self.0.recv().await {
-                Ok(message) if message.channel == REPORTS => {
+            match self.messages.recv().await {
+                Ok(message) if message.channel == self.channel => {
                     return message.value.convert().map_err(|_| 1);
                 }
                 Ok(_) => {}
@@ -355,12 +369,13 @@ async fn reconnect(client: &impl ClientLike) {
     }
 }
 
-/// Subscribes to nudges and to this process's channel, and again after every reconnection.
+/// Subscribes to nudges, to reports of workers, and to this process's channel, and again after every reconnection.
 async fn subscribe(subscriber: SubscriberClient, alive: String, stop: CancellationToken) {
     let again = subscriber.manage_subscriptions();
     let first = async {
         while subscriber.wait_for_connect().await.is_err()
             || subscriber.subscribe(NUDGES).await.is_err()
+            || subscriber.subscribe(WORKERS).await.is_err()
             || subscriber.subscribe(alive.as_str()).await.is_err()
         {
             sleep(Duration::from_millis(RECONNECT_MILLIS.0.into())).await;

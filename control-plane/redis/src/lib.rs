@@ -13,9 +13,10 @@ mod limits;
 mod links;
 mod nodes;
 mod scripts;
+mod workers;
 
 pub use about::ServerInfo;
-pub use connect::Nudges;
+pub use connect::{MessageReceiver, Nudges};
 pub use error::RedisError;
 pub use feed::{Append, Appended, StoredState, StreamEntry};
 pub use links::{CachedLink, Lock, RedisLookup};

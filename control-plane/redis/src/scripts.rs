@@ -181,6 +181,28 @@ return 0
 ",
 );
 
+/// Publishes a report, and lists the replicas that are alive, by Redis's own clock. One that is listed with a future time, because the
+/// clock was set back, is listed again with its next report.
+///
+/// `KEYS`: the sorted set of replicas. `ARGV`: the name of the replica that reports, the time in milliseconds for which it counts
+/// (empty if it ends), the channel, the report.
+pub(super) static SHARE: Script = Script::new(
+    r"
+redis.call('PUBLISH', ARGV[3], ARGV[4])
+if ARGV[2] == '' then
+  redis.call('ZREM', KEYS[1], ARGV[1])
+  return {}
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZADD', KEYS[1], now, ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], now + ARGV[2], '+inf')
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return redis.call('ZRANGE', KEYS[1], 0, -1)
+",
+);
+
 /// A script and the hash by which Redis knows it.
 pub(super) struct Script {
     text: &'static str,

@@ -1,7 +1,8 @@
 //! Creating links: receipts and equal links first, then a number, its code, a commit, and another number if the code is taken.
 
 use super::create_link::{CreateFailure, CreateLink, CreateOutcome, Created};
-use super::group_commit::{GroupCommit, MAX_BATCH};
+use super::group_commit::{GRACE, GroupCommit};
+use super::lanes::MAX_BATCH;
 use crate::problem::{Kind, Problem};
 use edgelink_feed::resolve::KnownKeys;
 use edgelink_model::links::model::Link;
@@ -33,9 +34,6 @@ pub(crate) struct Creator {
     wait_limit: Duration,
     max_tries: u8,
 }
-
-/// Time a link waits for its commit beyond `store.timeout_ms`: the commit before its own may take that long.
-const GRACE: Duration = Duration::from_millis(300);
 
 impl Creator {
     /// A creator of links in `store` with numbers of `minter`; each request has `max_tries` attempts.

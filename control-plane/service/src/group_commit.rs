@@ -1,51 +1,56 @@
-//! Group commit: links that arrive while a commit runs go into the next one.
-//!
-//! A commit costs the same for one link as for a hundred, so concurrent requests share it. A link that arrives when none runs is
-//! committed at once.
+//! Group commit: links that are created, or changed, while a transaction is on its way go into the next one ([`super::lanes`]).
 //!
 //! Chunks of requests for many links have lanes of their own, so that a single link does not wait behind 500. So do links that
-//! must have no twin, because they wait for each other's locks on targets.
+//! must have no twin, because they wait for each other's locks on targets. A change of a link that another transaction has locked is
+//! made alone, so that no other one waits with it.
 
 use super::create_link::CreateFailure;
+use super::lanes::{Job, LINGER, LaneWork, Turn, shared_error, start_lanes};
+use edgelink_model::deadline;
 use edgelink_model::links::model::Link;
+use edgelink_settings::config::StoreConfig;
 use edgelink_settings::telemetry::prometheus::CREATE_BATCHES;
 use edgelink_settings::telemetry::traces::{self, Trace};
-use edgelink_store::{CreateError, NewLink, Store, StoreError};
+use edgelink_store::{
+    Actor, ChangeOutcome, CreateError, LinkChange, NewLink, SingleChange, Store, StoreError,
+};
+use edgelink_wire::LinkKey;
 use metrics::counter;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot};
-use tokio::time::{Instant, timeout, timeout_at};
-
-/// Limit on the number of links one transaction creates.
-pub(super) const MAX_BATCH: usize = 500;
-
-/// Number of concurrent transactions of a kind. The second one runs only if the first takes longer than [`LINGER`].
-const LANES: usize = 2;
-
-/// Time links wait for the running transaction, gathering meanwhile: two transactions of half the size cost the database and
-/// this process more than one. A transaction that takes longer (a far database, a lock) does not hold up the others.
-const LINGER: Duration = Duration::from_millis(5);
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
 
 /// Limit on the number of waiting chunks, of up to 32 MiB each; a further chunk waits for room.
 const MAX_CHUNKS: usize = 4;
 
-/// Commits links in batches.
+/// Time that a request waits for its commit beyond `store.timeout_ms`: the commit before its own may take that long.
+pub(super) const GRACE: Duration = Duration::from_millis(300);
+
+/// Commits new links in batches.
 pub(super) struct GroupCommit {
-    links: mpsc::Sender<Job>,
-    without_twin: mpsc::Sender<Job>,
-    chunks: mpsc::Sender<Job>,
+    links: mpsc::Sender<Job<Vec<NewLink>>>,
+    without_twin: mpsc::Sender<Job<Vec<NewLink>>>,
+    chunks: mpsc::Sender<Job<Vec<NewLink>>>,
+}
+
+/// Commits changes of single links in batches.
+pub(super) struct ChangeCommit {
+    changes: mpsc::Sender<Job<OneChange>>,
+    /// Time limit of a change, in the queue and for its commit.
+    wait_limit: Duration,
 }
 
 /// The store's answer for each link.
 type Answers = Vec<Result<Link, CreateError>>;
 
-/// Links of one request that wait.
-struct Job {
-    links: Vec<NewLink>,
-    answer: oneshot::Sender<Result<Answers, StoreError>>,
-    /// The trace of the request, if it is sampled. A transaction that several share is in the trace of the first.
-    trace: Option<Trace>,
+/// A change of one link.
+struct OneChange {
+    key: LinkKey,
+    change: LinkChange,
+    actor: Actor,
+    /// The time until which the client waits.
+    until: Option<Instant>,
 }
 
 impl GroupCommit {
@@ -67,9 +72,9 @@ impl GroupCommit {
         links: Vec<NewLink>,
         wait_limit: Duration,
     ) -> Result<Answers, CreateFailure> {
+        const CONTEXT: &str = "creating a link";
         let end = Instant::now() + wait_limit;
-        let is_late = |_| late(format!("no commit within {} ms", wait_limit.as_millis()));
-        let is_given_up = || late("the commit was given up".to_owned());
+        let is_late = |_| late(CONTEXT, wait_limit);
         let (answer, answered) = oneshot::channel();
         let queue = match links.as_slice() {
             [link] if link.twin.takes_locks() => Some(&self.without_twin),
@@ -77,7 +82,7 @@ impl GroupCommit {
             _ => None,
         };
         let job = Job {
-            links,
+            work: links,
             answer,
             trace: Trace::current(),
         };
@@ -85,126 +90,164 @@ impl GroupCommit {
             queue.try_send(job).map_err(|_| CreateFailure::Overloaded)?;
         } else {
             let sent = timeout_at(end, self.chunks.send(job)).await;
-            sent.map_err(is_late)?.map_err(|_| is_given_up())?;
+            sent.map_err(is_late)?.map_err(|_| given_up(CONTEXT))?;
         }
         let answers = timeout_at(end, answered).await.map_err(is_late)?;
-        Ok(answers.map_err(|_| is_given_up())??)
+        Ok(answers.map_err(|_| given_up(CONTEXT))??)
     }
 }
 
-fn late(reason: String) -> StoreError {
+impl ChangeCommit {
+    /// Starts to commit into `store`. The lanes end after their last commit when this is dropped.
+    pub(super) fn start(store: &Arc<Store>, config: &StoreConfig) -> Self {
+        Self {
+            changes: start_lanes(store, config.max_waiting, LINGER),
+            wait_limit: config.timeout_ms + GRACE,
+        }
+    }
+
+    /// Changes a link together with others, whose outcomes do not matter. If this is dropped before the commit begins, the link is not
+    /// changed.
+    pub(super) async fn change(
+        &self,
+        key: LinkKey,
+        change: LinkChange,
+        actor: Actor,
+    ) -> Result<ChangeOutcome, StoreError> {
+        const CONTEXT: &str = "changing a link";
+        let end = deadline::or_sooner(Instant::now() + self.wait_limit);
+        let (answer, answered) = oneshot::channel();
+        let job = Job {
+            work: OneChange {
+                key,
+                change,
+                actor,
+                until: deadline::of_task(),
+            },
+            answer,
+            trace: Trace::current(),
+        };
+        let sent = self.changes.try_send(job);
+        sent.map_err(|_| StoreError::of_full_queue(CONTEXT))?;
+        let answer = timeout_at(end, answered).await;
+        let answer = answer.map_err(|_| late(CONTEXT, self.wait_limit))?;
+        answer.map_err(|_| given_up(CONTEXT))?
+    }
+}
+
+fn late(context: &'static str, wait_limit: Duration) -> StoreError {
+    failure(
+        context,
+        format!("no commit within {} ms", wait_limit.as_millis()),
+    )
+}
+
+fn given_up(context: &'static str) -> StoreError {
+    failure(context, "the commit was given up".to_owned())
+}
+
+fn failure(context: &'static str, reason: String) -> StoreError {
     StoreError {
-        context: "creating a link",
+        context,
         transient: true,
         source: reason.into(),
     }
 }
 
-fn start_lanes(store: &Arc<Store>, length: usize, linger: Duration) -> mpsc::Sender<Job> {
-    let (sender, jobs) = mpsc::channel(length);
-    let queue = Arc::new(Mutex::new(JobQueue::new(jobs, linger)));
-    for _ in 0..LANES {
-        tokio::spawn(run(Arc::clone(store), Arc::clone(&queue)));
+impl LaneWork for Vec<NewLink> {
+    type Answer = Answers;
+
+    fn count(&self) -> usize {
+        self.len()
     }
-    sender
+
+    async fn commit(store: &Arc<Store>, jobs: Vec<Job<Self>>, turn: Turn) {
+        counter!(CREATE_BATCHES).increment(1);
+        let links = jobs.iter().flat_map(|job| job.work.clone()).collect();
+        // Sending fails if the caller has left.
+        let trace = jobs.iter().find_map(|job| job.trace.clone());
+        match traces::within(trace, store.create_links_in_turn(links, turn)).await {
+            Ok(answers) => {
+                let mut answers = answers.into_iter();
+                for job in jobs {
+                    let own = answers.by_ref().take(job.work.len()).collect();
+                    drop(job.answer.send(Ok(own)));
+                }
+            }
+            Err(error) if error.is_transient() || jobs.len() == 1 => refuse(jobs, error),
+            // The database refuses one of them permanently: each is committed alone, so that the others succeed.
+            Err(_) => {
+                for job in jobs {
+                    let created = traces::within(job.trace, store.create_links(job.work)).await;
+                    drop(job.answer.send(created));
+                }
+            }
+        }
+    }
 }
 
-/// A lane: commits the jobs that wait and answers them, until the queue is closed.
-async fn run(store: Arc<Store>, queue: Arc<Mutex<JobQueue>>) {
-    loop {
-        // The lock is held while waiting: the other lane comes next.
-        let Some((mut jobs, _turn)) = queue.lock().await.batch().await else {
-            return;
+impl LaneWork for OneChange {
+    type Answer = ChangeOutcome;
+
+    fn count(&self) -> usize {
+        1
+    }
+
+    async fn commit(store: &Arc<Store>, jobs: Vec<Job<Self>>, turn: Turn) {
+        let changes: Vec<SingleChange<'_>> = jobs.iter().map(|job| job.work.as_single()).collect();
+        let trace = jobs.iter().find_map(|job| job.trace.clone());
+        let made = traces::within(trace, store.change_free_links(&changes, turn)).await;
+        let outcomes = match made {
+            Ok(outcomes) => outcomes,
+            Err(error) if error.is_transient() => return refuse(jobs, error),
+            // As for creations. A single one has its own error when it is made alone.
+            Err(_) => vec![None; jobs.len()],
         };
-        jobs.retain(|job| !job.answer.is_closed());
-        if !jobs.is_empty() {
-            commit(store.as_ref(), jobs).await;
-        }
-    }
-}
-
-struct JobQueue {
-    jobs: mpsc::Receiver<Job>,
-    /// The job that did not fit into the last batch.
-    next: Option<Job>,
-    /// Held by a lane until its transaction ends.
-    turn: Arc<Mutex<()>>,
-    /// Time limit for the turn; after it a lane continues without the turn.
-    linger: Duration,
-}
-
-/// A lane's turn, until its transaction ends. `None` if it runs beside the other lane.
-type Turn = Option<OwnedMutexGuard<()>>;
-
-impl JobQueue {
-    fn new(jobs: mpsc::Receiver<Job>, linger: Duration) -> Self {
-        Self {
-            jobs,
-            next: None,
-            turn: Arc::default(),
-            linger,
-        }
-    }
-
-    /// The jobs of the next transaction. `None` if the queue is closed.
-    async fn batch(&mut self) -> Option<(Vec<Job>, Turn)> {
-        let first = match self.next.take() {
-            Some(job) => job,
-            None => self.jobs.recv().await?,
-        };
-        let turn = timeout(self.linger, Arc::clone(&self.turn).lock_owned());
-        let turn = turn.await.ok();
-        let mut count = first.links.len();
-        let mut batch = vec![first];
-        while count < MAX_BATCH
-            && let Ok(job) = self.jobs.try_recv()
-        {
-            count += job.links.len();
-            if count > MAX_BATCH {
-                self.next = Some(job);
-                break;
-            }
-            batch.push(job);
-        }
-        Some((batch, turn))
-    }
-}
-
-async fn commit(store: &Store, jobs: Vec<Job>) {
-    counter!(CREATE_BATCHES).increment(1);
-    let links = jobs.iter().flat_map(|job| job.links.clone()).collect();
-    // Sending fails if the caller has left.
-    let trace = jobs.iter().find_map(|job| job.trace.clone());
-    match traces::within(trace, store.create_links(links)).await {
-        Ok(answers) => {
-            let mut answers = answers.into_iter();
-            for job in jobs {
-                let own = answers.by_ref().take(job.links.len()).collect();
-                drop(job.answer.send(Ok(own)));
-            }
-        }
-        Err(error) if error.is_transient() || jobs.len() == 1 => {
-            let shared = Arc::new(error);
-            for job in jobs {
-                drop(job.answer.send(Err(shared_error(&shared))));
-            }
-        }
-        // The database refuses one of them permanently: each is committed alone, so that the others succeed.
-        Err(_) => {
-            for job in jobs {
-                let created = traces::within(job.trace, store.create_links(job.links)).await;
-                drop(job.answer.send(created));
+        for (job, outcome) in jobs.into_iter().zip(outcomes) {
+            match outcome {
+                Some(outcome) => drop(job.answer.send(Ok(outcome))),
+                None => drop(tokio::spawn(change_alone(Arc::clone(store), job))),
             }
         }
     }
 }
 
-/// A copy of the failure that several callers share.
-fn shared_error(error: &Arc<StoreError>) -> StoreError {
-    StoreError {
-        context: error.context,
-        transient: error.transient,
-        source: Box::new(Arc::clone(error)),
+impl OneChange {
+    fn as_single(&self) -> SingleChange<'_> {
+        SingleChange {
+            key: &self.key,
+            change: &self.change,
+            actor: &self.actor,
+        }
+    }
+}
+
+/// Makes a change by itself, which waits for the row as long as its caller waits.
+async fn change_alone(store: Arc<Store>, job: Job<OneChange>) {
+    let Job {
+        work,
+        mut answer,
+        trace,
+    } = job;
+    let OneChange {
+        key,
+        change,
+        actor,
+        until,
+    } = work;
+    let changed = store.change_link(&key, change, &actor);
+    let changed = traces::within(trace, deadline::within(until, changed));
+    tokio::select! {
+        changed = changed => drop(answer.send(changed)),
+        () = answer.closed() => {}
+    }
+}
+
+/// Answers all jobs with a failure.
+fn refuse<W: LaneWork>(jobs: Vec<Job<W>>, error: StoreError) {
+    let shared = Arc::new(error);
+    for job in jobs {
+        drop(job.answer.send(Err(shared_error(&shared))));
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! A use case is a typed function of a caller and an already parsed request: [`links::Links`] has the use cases of links. A
 //! [`create_link::CreateLink`] becomes a link by a number, the code of that number, and a commit; if the code is taken, by another
-//! number ([`creating`]). Links that arrive while a commit runs go into the next one ([`group_commit`]).
+//! number ([`creating`]). Links that are created, or changed, while a transaction is on its way share the next one
+//! ([`group_commit`]).
 
 pub mod accounting;
 pub mod accounts;
@@ -34,6 +35,7 @@ pub mod import;
 pub mod key_uses;
 pub mod key_verifier;
 pub mod known_ids;
+mod lanes;
 pub mod limits;
 pub mod link_list;
 pub mod link_patch;

@@ -4,6 +4,7 @@
 use super::caller::{Caller, Right};
 use super::create_link::{CreateLink, CreateOutcome, Created, PutLink};
 use super::creating::Creator;
+use super::group_commit::ChangeCommit;
 use super::link_patch::LinkPatch;
 use super::moving::{Move, relocate};
 use super::passwords::{NewPassword, Passwords};
@@ -18,7 +19,9 @@ use edgelink_model::links::model::Link;
 use edgelink_numbers::Minter;
 use edgelink_settings::config::Config;
 pub use edgelink_store::VisitCounts;
-use edgelink_store::{ChangeError, ChangeFn, ChangeOutcome, LinkMove, NewReport, Store};
+use edgelink_store::{
+    ChangeError, ChangeFn, ChangeOutcome, LinkChange, LinkMove, NewReport, Store,
+};
 use edgelink_wire::{FeedPosition, LinkKey, LinkState};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
@@ -30,6 +33,7 @@ const MAX_ROUNDS: usize = 5;
 pub struct Links {
     pub(super) store: Arc<Store>,
     pub(super) creator: Creator,
+    changes: ChangeCommit,
     pub(super) passwords: Arc<Passwords>,
     pub(super) feed: Arc<Feed>,
     /// Domains, kept up to date with the database.
@@ -81,6 +85,7 @@ impl Links {
         let tries = config.links.max_code_tries;
         Self {
             creator: Creator::new(store.clone(), minter, known_keys, &config.store, tries),
+            changes: ChangeCommit::start(&store, &config.store),
             store,
             passwords,
             feed,
@@ -288,7 +293,8 @@ impl Links {
             revisions.check(&caller, link)?;
             change(link)
         });
-        Ok(self.store.update_link(key, change, &actor).await?)
+        let change = LinkChange::Update(change);
+        Ok(self.changes.change(key.clone(), change, actor).await?)
     }
 
     /// Disables the link of a report. Operators of the installation disable links of any tenant; the code may belong to another
@@ -310,7 +316,8 @@ impl Links {
             Ok(content)
         });
         let from = self.feed.end();
-        let updated = self.store.update_link(&key, change, &actor).await?;
+        let change = LinkChange::Update(change);
+        let updated = self.changes.change(key, change, actor).await?;
         Ok(changed(from, outcome(updated)?))
     }
 
@@ -326,7 +333,8 @@ impl Links {
         let actor = caller.actor();
         let caller = caller.clone();
         let check = Box::new(move |link: &Link| revisions.check(&caller, link));
-        let deleted = self.store.delete_link(&key, check, &actor).await?;
+        let change = LinkChange::Delete(check);
+        let deleted = self.changes.change(key, change, actor).await?;
         Ok(changed(from, outcome(deleted)?))
     }
 

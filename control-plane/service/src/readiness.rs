@@ -2,7 +2,7 @@
 
 use edgelink_feed::Feed;
 use edgelink_store::{FeedKind, PublisherState, Store};
-use edgelink_wire::FeedPosition;
+use edgelink_wire::{FeedPoint, FeedPosition};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -31,21 +31,18 @@ struct Look {
     at: Instant,
     answered: bool,
     /// The place of the feed that the publisher had noted at the first check that was answered.
-    first: Option<Place>,
+    first: Option<FeedPoint>,
     missing: Option<Missing>,
 }
 
 /// A published place that the feed has not reached here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Missing {
-    place: Place,
+    place: FeedPoint,
     since: Instant,
     /// The last place that the publisher has noted, and the time at which a check found it first.
-    noted: (Place, Instant),
+    noted: (FeedPoint, Instant),
 }
-
-/// A generation of the feed, and a position in it.
-type Place = (u64, FeedPosition);
 
 /// The reason why the process is not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +58,12 @@ pub enum NotReady {
 impl Look {
     /// The next check. Places that the publisher had noted before the first check do not count as missing: if Redis is gone for all
     /// control planes, none of them gets these changes, and none should be unready because of that.
-    fn next(last: Option<Self>, published: Option<Place>, here: Place, at: Instant) -> Self {
+    fn next(
+        last: Option<Self>,
+        published: Option<FeedPoint>,
+        here: FeedPoint,
+        at: Instant,
+    ) -> Self {
         let first = last.and_then(|look| look.first).or(published);
         // A place that a restored database no longer has is not missing.
         let is_missing =
@@ -87,7 +89,7 @@ impl Look {
 }
 
 impl Missing {
-    fn new(place: Place, at: Instant) -> Self {
+    fn new(place: FeedPoint, at: Instant) -> Self {
         Self {
             place,
             since: at,
@@ -95,7 +97,7 @@ impl Missing {
         }
     }
 
-    fn with(self, published: Option<Place>, at: Instant) -> Self {
+    fn with(self, published: Option<FeedPoint>, at: Instant) -> Self {
         let further = published.filter(|place| *place > self.noted.0);
         Self {
             noted: further.map_or(self.noted, |place| (place, at)),
@@ -163,7 +165,7 @@ impl Readiness {
     }
 
     /// The published end of the feed that this process follows; the start if that is unknown.
-    fn published(&self, state: &PublisherState) -> Place {
+    fn published(&self, state: &PublisherState) -> FeedPoint {
         let is_shared = self.has_redis && state.kind == FeedKind::Redis.as_str();
         if is_shared && state.position > FeedPosition::START {
             (state.generation, state.position)
@@ -177,9 +179,9 @@ impl Readiness {
 mod tests {
     use super::*;
 
-    const HERE: Place = (1, FeedPosition::new(10, 0));
-    const LATER: Place = (1, FeedPosition::new(20, 0));
-    const ANOTHER: Place = (2, FeedPosition::new(5, 0));
+    const HERE: FeedPoint = (1, FeedPosition::new(10, 0));
+    const LATER: FeedPoint = (1, FeedPosition::new(20, 0));
+    const ANOTHER: FeedPoint = (2, FeedPosition::new(5, 0));
 
     const MAX_AGE: Duration = Duration::from_secs(4);
 
@@ -191,7 +193,7 @@ mod tests {
             Self(None, Instant::now())
         }
 
-        fn next(&mut self, published: Option<Place>, here: Place) -> Look {
+        fn next(&mut self, published: Option<FeedPoint>, here: FeedPoint) -> Look {
             self.1 += Duration::from_secs(1);
             *self.0.insert(Look::next(self.0, published, here, self.1))
         }

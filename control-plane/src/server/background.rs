@@ -8,7 +8,7 @@ use edgelink_feed::Domains;
 use edgelink_feed::publisher::{FeedSink, Publisher, PublisherStatus};
 use edgelink_feed::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
 use edgelink_feed::snapshot::{SnapshotSettings, Snapshots};
-use edgelink_feed::{Feed, Listener, Tail};
+use edgelink_feed::{Feed, Listener, Sharing, Tail};
 use edgelink_http::app::Clicks;
 use edgelink_redis::{Redis, RedisError};
 use edgelink_settings::config::{Config, EngineKind, ServerConfig};
@@ -192,6 +192,8 @@ impl Background {
         };
         let tail = Tail::new(redis.clone(), self.feed.clone());
         self.tasks.spawn(tail.run(self.stop.clone()));
+        let sharing = Sharing::new(redis.clone(), self.feed.clone());
+        self.tasks.spawn(sharing.run(self.stop.clone()));
         FeedSink::Redis(redis.clone())
     }
 

@@ -1,4 +1,4 @@
-//! Serves the requests of a connection: HTTP/1.1, and over TLS also HTTP/2.
+//! Serves the requests of a connection: HTTP/1.1 or HTTP/2. A client chooses by ALPN over TLS, and by its first bytes without.
 
 use super::handshake::{Handshake, PeerRole};
 use super::seat::{InFlight, Occupied, held};
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tower_http::add_extension::AddExtension;
@@ -37,6 +37,11 @@ const PROBE_HEADER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for which an HTTP/2 connection without an open stream is kept after GOAWAY, so that the client can acknowledge it, or begin if
 /// it has not yet.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The first bytes of HTTP/2, which are no request of HTTP/1.1 (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Pause before the first bytes are looked at again when there are too few.
+const PREFACE_PAUSE: Duration = Duration::from_millis(10);
 
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
@@ -103,12 +108,34 @@ impl HttpServer {
     ) {
         let requests = Requests::new(handler, seat);
         let ended = match handshake {
+            // A connection for probes has one request.
+            None if requests.seat.is_some() && self.is_http2(stream.get_ref()).await => {
+                self.serve_http2(stream, requests, stop).await
+            }
             None => self.serve_http1(stream, requests, stop).await,
             Some(handshake) => self.serve_tls(stream, requests, handshake, stop).await,
         };
         if let Err(error) = ended {
             tracing::debug!(error, "connection ended early");
         }
+    }
+
+    /// True if the client begins with HTTP/2.
+    async fn is_http2(&self, stream: &TcpStream) -> bool {
+        let looking = async {
+            let mut first = [0; PREFACE.len()];
+            loop {
+                let count = stream.peek(&mut first).await.unwrap_or(0);
+                match first.get(..count) {
+                    Some(PREFACE) => return true,
+                    Some(some) if count > 0 && PREFACE.starts_with(some) => {
+                        sleep(PREFACE_PAUSE).await;
+                    }
+                    _ => return false,
+                }
+            }
+        };
+        timeout(self.header_timeout, looking).await.unwrap_or(false)
     }
 
     async fn serve_tls(
@@ -159,6 +186,10 @@ impl HttpServer {
         requests: Requests,
         stop: &CancellationToken,
     ) -> Result<(), String> {
+        let requests = Requests {
+            is_http2: true,
+            ..requests
+        };
         let streams = requests.streams.clone();
         let asked = async {
             tokio::select! {
@@ -250,6 +281,7 @@ struct Requests {
     seat: Option<Arc<Occupied>>,
     /// `None` without TLS.
     over_tls: Option<PeerRole>,
+    is_http2: bool,
     /// Streams of HTTP/2.
     streams: Arc<StreamCounts>,
 }
@@ -261,6 +293,7 @@ impl Requests {
             handler,
             seat,
             over_tls: None,
+            is_http2: false,
             streams: Arc::default(),
         }
     }
@@ -288,16 +321,19 @@ impl Service<Request<Incoming>> for Requests {
     type Future = <Handler as Service<Request<Incoming>>>::Future;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        if self.is_http2 {
+            unify(&mut request);
+        }
         if let Some(sender) = self.over_tls {
-            complete(&mut request, sender);
+            name_protocol(&mut request, sender);
         }
         self.handler.call(request)
     }
 }
 
-/// Normalizes headers for handlers: `Host` from HTTP/2's `:authority`, which takes precedence, one cookie line, which HTTP/2 may split
-/// (RFC 9113, sections 8.3.1 and 8.2.3), and the protocol TLS, unless a trusted proxy has named its client's.
-fn complete<B>(request: &mut Request<B>, sender: PeerRole) {
+/// Gives a request of HTTP/2 the headers of HTTP/1.1: `Host` from `:authority`, which takes precedence, and one cookie line, which HTTP/2
+/// may split (RFC 9113, sections 8.3.1 and 8.2.3).
+fn unify<B>(request: &mut Request<B>) {
     let authority = request.uri().authority();
     let host = authority.and_then(|host| HeaderValue::try_from(host.as_str()).ok());
     let headers = request.headers_mut();
@@ -315,10 +351,15 @@ fn complete<B>(request: &mut Request<B>, sender: PeerRole) {
     ) {
         headers.insert(header::COOKIE, cookies);
     }
-    let https = HeaderValue::from_static("https");
+}
+
+/// Names the protocol TLS to handlers, unless a trusted proxy has named its client's.
+fn name_protocol<B>(request: &mut Request<B>, sender: PeerRole) {
+    let headers = request.headers_mut();
     if sender == PeerRole::Client {
         headers.remove(FORWARDED_PROTO);
     }
+    let https = HeaderValue::from_static("https");
     headers.entry(FORWARDED_PROTO).or_insert(https);
 }
 
@@ -339,7 +380,7 @@ mod tests {
                 let sent = HeaderValue::from_static(sent);
                 request.headers_mut().insert(FORWARDED_PROTO, sent);
             }
-            complete(&mut request, sender);
+            name_protocol(&mut request, sender);
             let told: Vec<_> = request.headers().get_all(FORWARDED_PROTO).iter().collect();
             assert_eq!(told, [expected], "{sender:?}, {sent:?}");
         }

@@ -9,7 +9,7 @@ use edgelink_database::error::{Fault, StoreError};
 use edgelink_database::revisions::TOLERANCE_MILLIS;
 use edgelink_database::run;
 use edgelink_database::session::Session;
-use edgelink_database::sql::{LONGEST, Value, pieces, sql};
+use edgelink_database::sql::{Sql, StatementForm, Value, sql};
 use serde_json::Value as Json;
 
 impl Store {
@@ -194,41 +194,46 @@ pub(super) async fn append(session: &mut Session, entry: &Entry<'_>) -> Result<(
 /// An entry of one of several changes.
 #[derive(Clone, Debug)]
 pub(super) struct NewEntry {
+    pub(super) actor: Actor,
     pub(super) action: &'static str,
     pub(super) subject: String,
     /// JSON.
     pub(super) detail: String,
 }
 
-/// Writes the entries of several changes as a part of their transaction, at `now`, unix milliseconds. One statement takes up to
-/// `max_bytes`, or one entry.
-pub(super) async fn append_all(
-    session: &mut Session,
-    actor: &Actor,
-    now: u64,
-    entries: &[NewEntry],
-    max_bytes: usize,
-) -> Result<(), Fault> {
-    const NUMBERS: usize = 256;
-    let size = |entry: &NewEntry| NUMBERS + entry.subject.len() + entry.detail.len();
-    let largest = entries.iter().map(size).max().unwrap_or(1);
-    let at_once = (max_bytes / largest).clamp(1, LONGEST);
-    for piece in entries.chunks(at_once).flat_map(pieces) {
-        let rows = piece.iter().map(|entry| {
-            [
-                now.into(),
-                actor.tenant_id.into(),
-                actor.key_id.as_str().into(),
-                actor.user_id.into(),
-                entry.action.into(),
-                entry.subject.as_str().into(),
-                Value::Text(&entry.detail),
-            ]
-        });
-        let insert = "INSERT INTO audit (at, tenant_id, actor, user_id, action, subject, detail) ";
-        session.execute(sql(insert).rows(rows)).await?;
+impl NewEntry {
+    /// Approximate number of bytes of the row in a packet to the server.
+    fn wire_size(&self) -> usize {
+        const NUMBERS: usize = 256;
+        NUMBERS + self.subject.len() + self.detail.len()
     }
-    Ok(())
+
+    fn values(&self, now: u64) -> [Value<'_>; 7] {
+        [
+            now.into(),
+            self.actor.tenant_id.into(),
+            self.actor.key_id.as_str().into(),
+            self.actor.user_id.into(),
+            self.action.into(),
+            self.subject.as_str().into(),
+            Value::Text(&self.detail),
+        ]
+    }
+}
+
+/// The statements that add the entries of several changes as a part of their transaction, at `now`, unix milliseconds. One takes up
+/// to `max_bytes`, or one entry.
+pub(super) fn additions(
+    entries: &[NewEntry],
+    now: u64,
+    form: StatementForm,
+    max_bytes: usize,
+) -> impl Iterator<Item = Sql<'_>> {
+    const INSERT: &str =
+        "INSERT INTO audit (at, tenant_id, actor, user_id, action, subject, detail) ";
+    let largest = entries.iter().map(NewEntry::wire_size).max();
+    let parts = form.cut(entries, max_bytes / largest.unwrap_or(1));
+    parts.map(move |part| sql(INSERT).rows(part.iter().map(|entry| entry.values(now))))
 }
 
 /// The filters, the most selective first, with the index of each.

@@ -46,17 +46,24 @@ impl Store {
         &self,
         links: Vec<NewLink>,
     ) -> Result<Vec<Result<Link, CreateError>>, StoreError> {
+        self.create_links_in_turn(links, ()).await
+    }
+
+    /// [`Self::create_links`] of a caller whose `turn` ends, by being dropped, as soon as the transaction is on its way to the database.
+    pub async fn create_links_in_turn<T: Send>(
+        &self,
+        links: Vec<NewLink>,
+        turn: T,
+    ) -> Result<Vec<Result<Link, CreateError>>, StoreError> {
         if links.is_empty() {
             return Ok(Vec::new());
         }
         let mut creation = self.creation(links).await?;
+        let mut turn = Some(turn);
         let created = run!(
             self.write("create_links", "creating links")
                 .of(Class::Creations),
-            |session| {
-                creation.create(session).await?;
-                session.commit(creation.rows.len()).await
-            }
+            |session| creation.create(session, || drop(turn.take())).await
         );
         let rows = creation.rows.iter();
         // If the call has failed, any of them may have been created.
@@ -173,33 +180,43 @@ struct Creation {
 }
 
 impl Creation {
-    /// Begins a transaction and creates the links in it.
-    async fn create(&mut self, session: &mut Session) -> Result<(), Fault> {
+    /// Creates the links in a transaction. `sent` is called when it is on its way as one message.
+    async fn create(
+        &mut self,
+        session: &mut Session,
+        sent: impl FnOnce() + Send,
+    ) -> Result<(), Fault> {
         if let Some(events) = &self.events {
             self.subscribers = Some(events.subscribers(session).await?);
         }
         let guess = self.last.guess().filter(|_| self.fit_at_once());
         if let (Some(guess), true) = (guess, session.dialect().takes_scripts()) {
-            if self.create_at_once(session, guess.first()).await? {
+            if self.create_at_once(session, guess.first(), sent).await? {
                 return Ok(());
             }
             session.rollback().await?;
         }
         for _ in 0..MAX_ROUNDS {
             if self.create_with_checks(session).await? {
-                return Ok(());
+                return session.commit(self.rows.len()).await;
             }
             session.rollback().await?;
         }
         Err(Fault::Contended)
     }
 
-    /// Creates all links with as few messages to the server as possible; `false`, in a transaction to be rolled back,
-    /// if there are conflicts, or domains differ from the cache.
+    /// Creates all links with as few messages to the server as possible, and commits them; `false`, in a transaction to be rolled
+    /// back, if there are conflicts, or domains differ from the cache.
     ///
-    /// Their revision `rev` is predicted from the database's last answer, and is valid if it still fits in the end. The floor
-    /// is read after the insertion: it shows the purge of a tombstone that an insertion has waited for.
-    async fn create_at_once(&mut self, session: &mut Session, rev: u64) -> Result<bool, Fault> {
+    /// Their revision `rev` is predicted from the database's last answer, and is valid if it still fits in the end: otherwise the
+    /// script ends before its COMMIT. The floor is read after the insertion: it shows the purge of a tombstone that an insertion has
+    /// waited for.
+    async fn create_at_once(
+        &mut self,
+        session: &mut Session,
+        rev: u64,
+        sent: impl FnOnce() + Send,
+    ) -> Result<bool, Fault> {
         self.reset(rev);
         let is_begun = self.rows.iter().any(|row| row.twin != Twin::Allowed);
         if is_begun {
@@ -214,17 +231,17 @@ impl Creation {
         if deliveries.wire_size() * 2 > self.max_bytes {
             return Ok(false);
         }
-        let script = self.script(session.dialect(), &order, is_begun, &deliveries);
-        let revisions: RevisionBasis = match session.script(script).await {
-            Err(fault)
-                if fault.is_duplicate() || fault.is_missing_row() || fault.is_missing_parent() =>
-            {
-                return Ok(false);
-            }
-            revisions => revisions?,
-        };
-        self.last.note(revisions);
-        Ok(revisions.allow(rev))
+        let script = self.script(session.dialect(), rev, &order, is_begun, &deliveries);
+        let count = self.rows.len();
+        let revisions: Option<RevisionBasis> =
+            match session.commit_script(script, count, sent).await {
+                Err(fault) if fault.is_before_commit() => return Ok(false),
+                revisions => revisions?,
+            };
+        if let Some(revisions) = revisions {
+            self.last.note(revisions);
+        }
+        Ok(true)
     }
 
     fn fit_at_once(&self) -> bool {
@@ -233,11 +250,12 @@ impl Creation {
         self.rows.len() <= LONGEST && size * 4 <= self.max_bytes
     }
 
-    /// The transaction as one text, which ends with the query of [`RevisionBasis`]. A prepared statement has a fixed number
+    /// The transaction as one text, which ends with the guarded query of [`RevisionBasis`]. A prepared statement has a fixed number
     /// of rows, so a batch of any length would take several round trips.
     fn script(
         &self,
         dialect: &Dialect,
+        rev: u64,
         order: &[usize],
         is_begun: bool,
         deliveries: &NewDeliveries,
@@ -257,12 +275,13 @@ impl Creation {
         }
         self.receipts().insert_literally(&mut script);
         deliveries.insert_literally(&mut script);
-        script.push_str(&RevisionBasis::select(dialect));
-        script.push_str(" AND ");
         // The insertion has waited for removals of domains, and later removals wait for its end.
-        script.push_str(&domains::are_as_expected(
-            &self.expected_domains(),
-            &dialect.force_index("PRIMARY"),
+        let are_as_expected =
+            domains::are_as_expected(&self.expected_domains(), &dialect.force_index("PRIMARY"));
+        script.push_str(&RevisionBasis::select_guarded(
+            dialect,
+            rev,
+            &are_as_expected,
         ));
         script
     }
@@ -281,7 +300,10 @@ impl Creation {
     /// stored a receipt meanwhile.
     async fn create_with_checks(&mut self, session: &mut Session) -> Result<bool, Fault> {
         session.begin().await?;
-        let first = RevisionBasis::read(session).await?.first();
+        let basis = RevisionBasis::read(session).await?;
+        // A guess that was refused, because a clock was set or a commit took long, is right again from now on.
+        self.last.note(basis);
+        let first = basis.first();
         self.reset(first);
         self.place(session).await?;
         self.find_receipts(session).await?;
@@ -596,9 +618,10 @@ mod tests {
             subscribers: None,
             now: 9,
         };
+        let now = MYSQL.now_micros;
         let [request, fingerprint] = ["ab", "cd"].map(|byte| byte.repeat(32));
         assert_eq!(
-            creation.script(&MYSQL, &[0], false, &NewDeliveries::default()),
+            creation.script(&MYSQL, 8, &[0], false, &NewDeliveries::default()),
             format!(
                 "START TRANSACTION; INSERT INTO links (id, domain_id, code, url, url_hash, content_hash, redirect, disabled, \
                  valid_since, valid_until, forward_query, title, tags, external_id, archived, details, tenant_id, owner_id, imported_visits, \
@@ -608,9 +631,10 @@ mod tests {
                  INSERT INTO outbox (link_keys, records, created_at) VALUES (X'00000003612f63', X'00000008012c0807273b2d2d', 9); \
                  INSERT INTO receipts (request, item, fingerprint, link_id, link_key, rev, created_at, found, link_created_at, \
                  link_updated_at) VALUES (X'{request}', 5, X'{fingerprint}', 1, X'612f63', 8, 9, 0, 3, 3); \
-                 SELECT rev_floor, CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED) AS now_micros FROM publisher \
-                 WHERE id = 1 AND (SELECT COUNT(*) FROM domains FORCE INDEX (PRIMARY) WHERE \
-                 (id = 2 AND name = X'61' AND tenant_id = 2)) = 1"
+                 SELECT p.rev_floor, {now} AS now_micros, IF(p.rev_floor < 8 AND GREATEST({now}, p.rev_floor + 1) <= 8 + 1000000 \
+                 AND 8 <= GREATEST({now}, p.rev_floor + 1) + 1000000 AND (SELECT COUNT(*) FROM domains FORCE INDEX (PRIMARY) WHERE \
+                 (id = 2 AND name = X'61' AND tenant_id = 2)) = 1, 0, (SELECT 1 UNION ALL SELECT 2)) AS refused \
+                 FROM (SELECT 1 AS row_id) o LEFT JOIN publisher p ON p.id = o.row_id; "
             )
         );
     }

@@ -95,7 +95,7 @@ impl Store {
             let (now,): (u64,) = session.fetch_one(query).await?;
             // Its clock was read somewhere between query and answer: the middle is assumed.
             let here = asked.1 + u64::try_from(asked.0.elapsed().as_micros() / 2).unwrap_or(0);
-            let mut server = match session.unbounded() {
+            let mut server = match session.unbounded()? {
                 PooledConnection::MySql(connection) => mysql(connection).await?,
                 PooledConnection::Sqlite(connection) => sqlite(connection).await?,
             };
@@ -107,7 +107,7 @@ impl Store {
     /// Compares the migrations of the database with those of this version.
     pub async fn schema(&self) -> Result<SchemaState, StoreError> {
         run!(self.read("schema", "reading the migrations"), |session| {
-            let known = match session.unbounded() {
+            let known = match session.unbounded()? {
                 PooledConnection::MySql(_) => migrate::mysql(),
                 PooledConnection::Sqlite(_) => migrate::sqlite(),
             };

@@ -6,7 +6,7 @@
 use edgelink_database::Database;
 use edgelink_database::error::Fault;
 use edgelink_database::session::Session;
-use edgelink_database::sql::{LONGEST, Value, insert_literally, pieces, sql};
+use edgelink_database::sql::{Sql, StatementForm, Value, insert_literally, sql};
 use edgelink_model::links::model::Link;
 use edgelink_model::timestamp;
 use serde_json::{Value as Json, json};
@@ -279,12 +279,20 @@ impl NewDeliveries {
 
     /// Adds them. Part of a transaction. One statement takes up to `max_bytes`, or one delivery.
     pub(super) async fn write(&self, session: &mut Session, max_bytes: usize) -> Result<(), Fault> {
-        let largest = self.0.iter().map(NewDelivery::wire_size).max();
-        let at_once = (max_bytes / largest.unwrap_or(1)).clamp(1, LONGEST);
-        for piece in self.0.chunks(at_once).flat_map(pieces) {
-            let rows = piece.iter().map(NewDelivery::values);
-            session.execute(sql(INSERT).rows(rows)).await?;
+        for addition in self.additions(StatementForm::Prepared, max_bytes) {
+            session.execute(addition).await?;
         }
         Ok(())
+    }
+
+    /// The statements that add them, each with up to `max_bytes`, or one delivery.
+    pub(super) fn additions(
+        &self,
+        form: StatementForm,
+        max_bytes: usize,
+    ) -> impl Iterator<Item = Sql<'_>> {
+        let largest = self.0.iter().map(NewDelivery::wire_size).max();
+        let parts = form.cut(&self.0, max_bytes / largest.unwrap_or(1));
+        parts.map(|part| sql(INSERT).rows(part.iter().map(NewDelivery::values)))
     }
 }

@@ -74,7 +74,9 @@ pub use ids::IDS_SKIPPED;
 pub use issuers::{ISSUERS, IssuerHolder, IssuerUsage, Segment};
 pub use key_scans::{NotedScan, ScanProgress};
 pub use leases::MAX_LEASE_MILLIS;
-pub use link_changes::{ChangeError, ChangeFn, ChangeOutcome, CheckFn, LinkChange, subject};
+pub use link_changes::{
+    ChangeError, ChangeFn, ChangeOutcome, CheckFn, LinkChange, SingleChange, subject,
+};
 pub use link_clicks::TagClicks;
 pub use links::ScannedKey;
 pub use listing::{
@@ -82,7 +84,9 @@ pub use listing::{
     NumberedPage, NumberedQuery, SortBy, TagsMode, VisitSum,
 };
 pub use moving::{LinkMove, MoveError, Moved};
-pub use outbox::{MAX_BATCH_BYTES, MalformedBatch, OutboxSize, PendingBatch, PendingChange};
+pub use outbox::{
+    MAX_BATCH_BYTES, MalformedBatch, OutboxRuns, OutboxSize, PendingBatch, PendingChange,
+};
 pub use packed::{CutOff, Packed};
 pub use publisher::{
     FeedKind, FlushReason, LeaseClaim, NUMBERS_SKIPPED, OTHER_KIND_WAIT_MILLIS, Past, Pending,

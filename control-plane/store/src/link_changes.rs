@@ -1,5 +1,6 @@
 //! Changes of links, and their outcomes.
 
+use super::audit::Actor;
 use edgelink_model::links::checked::CheckedContent;
 use edgelink_model::links::difference::difference;
 use edgelink_model::links::model::{Link, LinkContent};
@@ -14,6 +15,17 @@ pub enum LinkChange {
     Delete(CheckFn),
     /// It is restored. The function is given the link as restored.
     Restore(ChangeFn),
+}
+
+/// A change of one link by an author.
+#[derive(Clone, Copy)]
+pub struct SingleChange<'a> {
+    /// The link.
+    pub key: &'a LinkKey,
+    /// Its change.
+    pub change: &'a LinkChange,
+    /// The author, for the audit log.
+    pub actor: &'a Actor,
 }
 
 impl LinkChange {

@@ -5,11 +5,12 @@ use super::rows::{LINK_COLUMNS, LinkRow, check_known};
 use crate::Store;
 use edgelink_database::classes::Class;
 use edgelink_database::columns::numbers;
+use edgelink_database::dialect::Dialect;
 use edgelink_database::error::{Fault, StoreError};
 use edgelink_database::revisions::RevisionBasis;
 use edgelink_database::run;
 use edgelink_database::session::Session;
-use edgelink_database::sql::{LONGEST, lookups, sql};
+use edgelink_database::sql::{LONGEST, Sql, lookups, sql};
 use edgelink_model::links::model::Link;
 use edgelink_wire::{Code, Domain, LinkKey, Record};
 use sqlx::mysql::MySqlRow;
@@ -186,6 +187,18 @@ pub(super) async fn found_rows(session: &mut Session, ids: &[u64]) -> Result<Vec
          JOIN domains d ON d.id = l.domain_id WHERE p.id = 1 AND l.id IN "
     ));
     session.fetch_all(query.list(ids)).await
+}
+
+/// The query for the rows with these codes on a domain, including tombstones, and the basis of the next revisions.
+pub(super) fn select_by_code<'v>(dialect: &Dialect, domain: &'v str, codes: &[&'v str]) -> Sql<'v> {
+    let (now, join) = (dialect.now_micros, dialect.join_in_order);
+    let index = dialect.force_index("links_domain_code");
+    let query = sql(format!(
+        "SELECT p.rev_floor, {now} AS now_micros, {LINK_COLUMNS} FROM publisher p {join} links l{index} \
+         {join} domains d ON d.id = l.domain_id WHERE p.id = 1 \
+         AND l.domain_id = (SELECT id FROM domains WHERE name = ?) AND l.code IN "
+    ));
+    query.bind(domain).list(codes)
 }
 
 /// The link with this key, or its tombstone, and the basis of the next revisions, read at one moment.

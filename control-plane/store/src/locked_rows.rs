@@ -1,20 +1,20 @@
 //! Rows of links locked by a transaction in order to change them.
 
-use super::audit::{Actor, NewEntry, append_all};
+use super::audit::{self, NewEntry};
 use super::domains::{self, Configured};
-use super::events::{EventWriter, LinkEvent};
+use super::events::{EventWriter, LinkEvent, NewDeliveries};
 use super::external_ids::external_ids;
-use super::link_changes::{ChangeError, ChangeOutcome, LinkChange, subject};
-use super::links::{FoundRow, found_rows};
+use super::link_changes::{ChangeError, ChangeOutcome, LinkChange, SingleChange, subject};
+use super::links::{FoundRow, found_rows, select_by_code};
 use super::outbox::OutboxBatches;
 use super::rows::{CONTENT_COLUMNS, ROW_COLUMNS, ROW_LENGTH, StoredContent, check_known};
-use super::terms;
+use super::terms::{self, Terms};
 use edgelink_database::columns::numbers;
 use edgelink_database::dialect::Dialect;
 use edgelink_database::error::Fault;
 use edgelink_database::revisions::RevisionBasis;
 use edgelink_database::session::Session;
-use edgelink_database::sql::{LONGEST, Value, pieces, sql};
+use edgelink_database::sql::{LONGEST, Sql, StatementForm, Value, sql};
 use edgelink_model::links::checked::CheckedContent;
 use edgelink_model::links::model::{Link, LinkContent};
 use edgelink_wire::{LinkKey, Record};
@@ -23,14 +23,21 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// Context for writing changes.
 #[derive(Clone, Copy)]
 pub(super) struct WriteContext<'a> {
-    /// Their author, for the audit log.
-    pub(super) actor: &'a Actor,
     /// The most bytes of one statement. A single row may be larger.
     pub(super) max_bytes: usize,
     /// Writer of webhook events; `None` without webhooks.
     pub(super) events: Option<&'a EventWriter>,
     /// The configured domains, which no tenant created.
     pub(super) configured: &'a Configured,
+}
+
+/// Reaction of a transaction to rows that others have locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contended {
+    /// It waits for them.
+    Awaited,
+    /// It leaves them out.
+    LeftOut,
 }
 
 /// Rows that are locked until the transaction ends.
@@ -40,9 +47,31 @@ pub(super) struct LockedRows {
     /// The rows to be written.
     pub(super) changed: BTreeSet<LinkKey>,
     /// External ids that the changes give to links.
-    claimed: HashMap<String, LinkKey>,
+    claimed: HashMap<TenantsId, LinkKey>,
+    contended: Contended,
+    /// Links that others have locked, or that are given an external id, which others may have claimed: they are not waited for.
+    left_out: BTreeSet<LinkKey>,
     /// The entries for the audit log.
     entries: Vec<NewEntry>,
+}
+
+/// An external id, with the tenant within which it is unique.
+pub(super) type TenantsId = (u32, String);
+
+/// A transaction's last writes about rows of links.
+struct Writes<'r> {
+    /// Sets external ids to NULL that pass from one link to another.
+    released: Vec<u64>,
+    old: Vec<(&'r LockedRow, StoredContent)>,
+    new: Vec<(&'r LockedRow, StoredContent)>,
+    /// Links whose terms are removed.
+    without_terms: Vec<u64>,
+    terms: Terms,
+    changes: OutboxBatches,
+    entries: &'r [NewEntry],
+    deliveries: NewDeliveries,
+    /// By the database's clock, in unix milliseconds.
+    now: u64,
 }
 
 struct LockedRow {
@@ -56,51 +85,85 @@ struct LockedRow {
 }
 
 impl LockedRows {
-    /// Locks the rows of these keys, including tombstones.
+    /// Locks the rows of these keys, including tombstones. Part of a transaction.
     pub(super) async fn lock(
         session: &mut Session,
         keys: impl IntoIterator<Item = &LinkKey>,
     ) -> Result<Self, Fault> {
-        let mut by_domain: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for key in keys {
-            let codes = by_domain.entry(key.domain.as_str()).or_default();
-            codes.insert(key.code.as_str());
-        }
+        let dialect = session.dialect();
         let mut ids = Vec::new();
-        for (domain, codes) in by_domain {
-            let codes: Vec<&str> = codes.into_iter().collect();
+        for (domain, codes) in &by_domain(keys) {
             for codes in codes.chunks(LONGEST) {
-                ids.extend(lock_codes(session, domain, codes).await?);
+                let lock = lock_codes(dialect, domain, codes, dialect.for_update);
+                ids.extend(numbers(session, lock).await?);
             }
         }
-        let mut locked = Self {
-            rows: HashMap::with_capacity(ids.len()),
-            revisions: None,
-            changed: BTreeSet::new(),
-            claimed: HashMap::new(),
-            entries: Vec::new(),
-        };
+        let mut locked = Self::new();
         for ids in ids.chunks(LONGEST) {
-            locked.read(session, ids).await?;
+            for found in found_rows(session, ids).await? {
+                locked.add(found)?;
+            }
         }
         Ok(locked)
     }
 
-    async fn read(&mut self, session: &mut Session, ids: &[u64]) -> Result<(), Fault> {
-        for FoundRow { revisions, link } in found_rows(session, ids).await? {
-            let Some(row) = link else { continue };
-            self.revisions.get_or_insert(revisions);
-            let (domain_id, deleted_at) = (row.domain_id, row.deleted_at);
-            let link = row.into_link()?;
-            let row = LockedRow {
-                domain_id,
-                before: deleted_at.is_none().then(|| link.clone()),
-                link,
-                deleted_at,
-                is_new: false,
-            };
-            self.rows.insert(row.link.key(), row);
+    /// Begins a transaction, and locks the rows of these keys, including tombstones: in one message, where the server takes scripts.
+    pub(super) async fn begin_and_lock(
+        session: &mut Session,
+        keys: impl IntoIterator<Item = &LinkKey>,
+        contended: Contended,
+    ) -> Result<Self, Fault> {
+        let dialect = session.dialect();
+        if !dialect.takes_scripts() {
+            session.begin().await?;
+            return Self::lock(session, keys).await;
         }
+        let (script, reads) = locking_script(dialect, &by_domain(keys), contended);
+        let (ids, found): (Vec<(u64,)>, Vec<FoundRow>) =
+            session.begin_script(&script, reads).await?;
+        let ids: HashSet<u64> = ids.into_iter().map(|(id,)| id).collect();
+        let mut locked = Self::new();
+        for found in found {
+            locked.add(found)?;
+        }
+        let is_left_out = |row: &LockedRow| !ids.contains(&row.link.id);
+        let left_out = locked.rows.extract_if(|_, row| is_left_out(row));
+        locked.left_out = left_out.map(|(key, _)| key).collect();
+        locked.contended = contended;
+        Ok(locked)
+    }
+
+    fn new() -> Self {
+        Self {
+            rows: HashMap::new(),
+            revisions: None,
+            changed: BTreeSet::new(),
+            claimed: HashMap::new(),
+            contended: Contended::Awaited,
+            left_out: BTreeSet::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// True if the change of this key is left out.
+    pub(super) fn is_left_out(&self, key: &LinkKey) -> bool {
+        self.left_out.contains(key)
+    }
+
+    fn add(&mut self, found: FoundRow) -> Result<(), Fault> {
+        let FoundRow { revisions, link } = found;
+        let Some(row) = link else { return Ok(()) };
+        self.revisions.get_or_insert(revisions);
+        let (domain_id, deleted_at) = (row.domain_id, row.deleted_at);
+        let link = row.into_link()?;
+        let row = LockedRow {
+            domain_id,
+            before: deleted_at.is_none().then(|| link.clone()),
+            link,
+            deleted_at,
+            is_new: false,
+        };
+        self.rows.insert(row.link.key(), row);
         Ok(())
     }
 
@@ -108,14 +171,14 @@ impl LockedRows {
     pub(super) async fn leave_out_gone(
         &mut self,
         session: &mut Session,
-        changes: &[(LinkKey, LinkChange)],
+        changes: &[SingleChange<'_>],
         configured: &Configured,
     ) -> Result<(), Fault> {
         let restored = changes
             .iter()
-            .filter(|(_, change)| matches!(change, LinkChange::Restore(_)));
+            .filter(|one| matches!(one.change, LinkChange::Restore(_)));
         let mut required: Vec<(&LinkKey, u32)> = Vec::new();
-        for (key, _) in restored {
+        for SingleChange { key, .. } in restored {
             if let Some(row) = self.rows.get(key)
                 && let Some(tenant_id) =
                     domains::required_tenant(configured, &key.domain, row.link.tenant_id)
@@ -137,22 +200,22 @@ impl LockedRows {
     /// Makes the changes in memory. No link gets an external id of `taken`.
     pub(super) fn change(
         &mut self,
-        changes: &[(LinkKey, LinkChange)],
-        taken: &HashSet<String>,
+        changes: &[SingleChange<'_>],
+        taken: &HashSet<TenantsId>,
     ) -> Vec<ChangeOutcome> {
         let changes = changes.iter();
         changes
-            .map(|(key, change)| self.change_row(key, change, taken))
+            .map(|change| self.change_row(change, taken))
             .collect()
     }
 
     /// Makes a change in memory.
     pub(super) fn change_row(
         &mut self,
-        key: &LinkKey,
-        change: &LinkChange,
-        taken: &HashSet<String>,
+        change: &SingleChange<'_>,
+        taken: &HashSet<TenantsId>,
     ) -> ChangeOutcome {
+        let SingleChange { key, change, actor } = *change;
         let revisions = self.revisions?;
         let row = self.rows.get_mut(key)?;
         let content = match row.new_content(change)? {
@@ -162,13 +225,20 @@ impl LockedRows {
         if let Some(id) = &content.external_id
             && row.link.content.external_id.as_ref() != Some(id)
         {
-            let claimed = self.claimed.entry(id.clone());
+            if self.contended == Contended::LeftOut {
+                self.left_out.insert(key.clone());
+                return None;
+            }
+            let id = (row.link.tenant_id, id.clone());
+            let is_taken = taken.contains(&id);
+            let claimed = self.claimed.entry(id);
             let is_claimed = claimed.or_insert_with(|| key.clone()) != key;
-            if taken.contains(id) || is_claimed {
+            if is_taken || is_claimed {
                 return Some(Err(ChangeError::ExternalIdTaken));
             }
         }
         self.entries.push(NewEntry {
+            actor: actor.clone(),
             action: change.action(),
             subject: subject(key),
             detail: change.detail(&row.link.content, &content).to_string(),
@@ -248,32 +318,47 @@ impl LockedRows {
     pub(super) async fn write(
         &mut self,
         session: &mut Session,
-        written: WriteContext<'_>,
+        context: WriteContext<'_>,
     ) -> Result<(), Fault> {
-        let WriteContext {
-            actor,
-            max_bytes,
-            events,
-            ..
-        } = written;
-        let Some(revisions) = self.revisions else {
-            return Ok(());
-        };
-        self.release_external_ids(session).await?;
-        let rows = self.changed_rows().map(|row| (row, row.stored()));
-        let (new, old): (Vec<_>, Vec<_>) = rows.partition(|(row, _)| row.is_new);
-        let insert = format!("INSERT INTO links ({ROW_COLUMNS}, deleted_at) ");
-        let overwrite = overwrite(session.dialect());
-        for (rows, behind) in [(old, overwrite.as_str()), (new, "")] {
-            let sizes = rows.iter().map(|(row, stored)| stored.wire_size(&row.link));
-            let at_once = (max_bytes / sizes.max().unwrap_or(1)).clamp(1, LONGEST);
-            for piece in rows.chunks(at_once).flat_map(pieces) {
-                let values = piece.iter().map(|(row, stored)| row.values(stored));
-                let write = sql(insert.clone()).rows(values).push(behind);
-                session.execute(write).await?;
+        if let Some(writes) = self.writes(session, context).await? {
+            let dialect = session.dialect();
+            for statement in writes.statements(dialect, StatementForm::Prepared, context.max_bytes)
+            {
+                session.execute(statement).await?;
             }
         }
-        self.write_terms(session).await?;
+        self.entries.clear();
+        self.changed.clear();
+        Ok(())
+    }
+
+    /// Writes them, and commits the transaction. `sent` is called when the COMMIT is on its way together with what it commits.
+    pub(super) async fn commit(
+        &self,
+        session: &mut Session,
+        context: WriteContext<'_>,
+        sent: impl FnOnce() + Send,
+    ) -> Result<(), Fault> {
+        let (count, max_bytes) = (self.changed.len(), context.max_bytes);
+        let writes = self.writes(session, context).await?;
+        let (dialect, form) = (session.dialect(), session.form());
+        let statements = writes.as_ref();
+        let statements = statements.map(|writes| writes.statements(dialect, form, max_bytes));
+        let statements = statements.unwrap_or_default();
+        session
+            .commit_with(statements, count, max_bytes, sent)
+            .await
+    }
+
+    async fn writes(
+        &self,
+        session: &mut Session,
+        context: WriteContext<'_>,
+    ) -> Result<Option<Writes<'_>>, Fault> {
+        let Some(revisions) = self.revisions else {
+            return Ok(None);
+        };
+        let now = revisions.now_millis();
         let mut changes = OutboxBatches::default();
         for row in self.changed_rows() {
             if row.deleted_at.is_none() {
@@ -281,62 +366,102 @@ impl LockedRows {
             }
             changes.push(&row.link.key(), &row.record().as_deref());
         }
-        let now = revisions.now_millis();
-        changes.append_outbox(session, now).await?;
-        append_all(session, actor, now, &self.entries, max_bytes).await?;
-        if let Some(events) = events {
-            let happened = self.changed_rows().filter_map(LockedRow::event);
-            events.append(session, now, happened).await?;
-        }
-        self.entries.clear();
-        self.changed.clear();
-        Ok(())
+        let deliveries = match context.events {
+            Some(events) => {
+                let subscribers = events.subscribers(session).await?;
+                let happened = self.changed_rows().filter_map(LockedRow::event);
+                events.deliveries(&subscribers, now, happened)
+            }
+            None => NewDeliveries::default(),
+        };
+        let rows = self.changed_rows().map(|row| (row, row.stored()));
+        let (new, old) = rows.partition(|(row, _)| row.is_new);
+        let (without_terms, terms) = self.terms();
+        Ok(Some(Writes {
+            released: self.released(),
+            old,
+            new,
+            without_terms,
+            terms,
+            changes,
+            entries: &self.entries,
+            deliveries,
+            now,
+        }))
     }
 
-    /// Writes the tags and words of the changed rows where they have changed.
-    async fn write_terms(&self, session: &mut Session) -> Result<(), Fault> {
+    /// The links whose tags and words are removed, and those to be added.
+    fn terms(&self) -> (Vec<u64>, Terms) {
         let deleted = self.changed_rows().filter(|row| row.deleted_at.is_some());
         let deleted = deleted.filter_map(|row| row.before.as_ref());
-        terms::remove(session, deleted).await?;
+        let mut removed = terms::with_terms(deleted);
         let differs = |row: &&LockedRow| match &row.before {
             Some(before) => terms::differ(before, &row.link),
             None => true,
         };
         let live = self.changed_rows().filter(|row| row.deleted_at.is_none());
-        let changed: Vec<Link> = live.filter(differs).map(|row| row.link.clone()).collect();
-        terms::replace(session, &changed).await
+        let changed: Vec<&Link> = live.filter(differs).map(|row| &row.link).collect();
+        removed.extend(changed.iter().map(|link| link.id));
+        (removed, Terms::of(changed))
     }
 
     /// The external ids that the changes take from links.
-    pub(super) fn given_up(&self) -> HashSet<&str> {
+    pub(super) fn given_up(&self) -> HashSet<TenantsId> {
         let given_up = self.changed_rows().filter_map(LockedRow::given_up);
         given_up.map(|(_, id)| id).collect()
     }
 
-    /// Clears external ids that pass from one link of the call to another, so that the order of writing does not matter.
-    async fn release_external_ids(&self, session: &mut Session) -> Result<(), Fault> {
+    /// The links of the call whose external ids pass to other links of it. They are cleared first, so that the order of writing does not
+    /// matter.
+    fn released(&self) -> Vec<u64> {
         let given_up = self.changed_rows().filter_map(LockedRow::given_up);
-        let passed_on = given_up.filter(|(_, id)| self.claimed.contains_key(*id));
-        let ids: Vec<u64> = passed_on.map(|(id, _)| id).collect();
-        for ids in ids.chunks(LONGEST) {
-            let release = sql("UPDATE links SET external_id = NULL WHERE id IN ").list(ids);
-            session.execute(release).await?;
-        }
-        Ok(())
+        let passed_on = given_up.filter(|(_, id)| self.claimed.contains_key(id));
+        passed_on.map(|(id, _)| id).collect()
     }
 
     /// The claimed external ids that links already have.
     pub(super) async fn taken_external_ids(
         &self,
         session: &mut Session,
-        tenant_id: u32,
-    ) -> Result<Vec<String>, Fault> {
-        let claimed: Vec<&str> = self.claimed.keys().map(String::as_str).collect();
+    ) -> Result<Vec<TenantsId>, Fault> {
+        let mut of_tenants: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
+        for (tenant_id, id) in self.claimed.keys() {
+            of_tenants.entry(*tenant_id).or_default().push(id);
+        }
         let mut taken = Vec::new();
-        for claimed in claimed.chunks(LONGEST) {
-            taken.extend(external_ids(session, tenant_id, claimed).await?);
+        for (tenant_id, claimed) in of_tenants {
+            for claimed in claimed.chunks(LONGEST) {
+                let ids = external_ids(session, tenant_id, claimed).await?;
+                taken.extend(ids.into_iter().map(|id| (tenant_id, id)));
+            }
         }
         Ok(taken)
+    }
+}
+
+impl Writes<'_> {
+    fn statements(&self, dialect: &Dialect, form: StatementForm, max_bytes: usize) -> Vec<Sql<'_>> {
+        let released = self.released.chunks(LONGEST);
+        let released =
+            released.map(|ids| sql("UPDATE links SET external_id = NULL WHERE id IN ").list(ids));
+        let max_bytes = form.room(max_bytes);
+        let mut statements: Vec<Sql<'_>> = released.collect();
+        let overwrite = overwrite(dialect);
+        for (rows, behind) in [(&self.old, overwrite.as_str()), (&self.new, "")] {
+            let sizes = rows.iter().map(|(row, stored)| stored.wire_size(&row.link));
+            let at_once = max_bytes / sizes.max().unwrap_or(1);
+            statements.extend(form.cut(rows, at_once).map(|part| {
+                let values = part.iter().map(|(row, stored)| row.values(stored));
+                let insert = format!("INSERT INTO links ({ROW_COLUMNS}, deleted_at) ");
+                sql(insert).rows(values).push(behind)
+            }));
+        }
+        statements.extend(terms::removals(&self.without_terms));
+        statements.extend(self.terms.additions(dialect, form));
+        statements.extend(self.changes.additions(self.now));
+        statements.extend(audit::additions(self.entries, self.now, form, max_bytes));
+        statements.extend(self.deliveries.additions(form, max_bytes));
+        statements
     }
 }
 
@@ -353,11 +478,11 @@ impl LockedRow {
     }
 
     /// The external id that the change takes from the link, with its number.
-    fn given_up(&self) -> Option<(u64, &str)> {
+    fn given_up(&self) -> Option<(u64, TenantsId)> {
         let before = self.before.as_ref()?;
-        let id = before.content.external_id.as_deref()?;
-        let is_kept = self.link.content.external_id.as_deref() == Some(id);
-        (!is_kept).then_some((before.id, id))
+        let id = before.content.external_id.as_ref()?;
+        let is_kept = self.link.content.external_id.as_ref() == Some(id);
+        (!is_kept).then(|| (before.id, (before.tenant_id, id.clone())))
     }
 
     /// The record sent to edges.
@@ -422,18 +547,50 @@ fn overwrite(dialect: &Dialect) -> String {
     dialect.overwrite("id", columns)
 }
 
-/// Locks the rows of codes on a domain, including tombstones, in the order of the codes. Returns their numbers.
-async fn lock_codes(
-    session: &mut Session,
-    domain: &str,
-    codes: &[&str],
-) -> Result<Vec<u64>, Fault> {
-    let dialect = session.dialect();
-    let (index, for_update) = (dialect.force_index("links_domain_code"), dialect.for_update);
+/// The script that locks the rows of codes by domain, and the number of queries in its end that read them.
+fn locking_script(
+    dialect: &Dialect,
+    by_domain: &[(&str, Vec<&str>)],
+    contended: Contended,
+) -> (String, usize) {
+    let locking = match contended {
+        Contended::Awaited => dialect.for_update,
+        Contended::LeftOut => dialect.skip_locked,
+    };
+    let (mut script, mut reading, mut reads) = (String::new(), String::new(), 0);
+    for (domain, codes) in by_domain {
+        for codes in codes.chunks(LONGEST) {
+            lock_codes(dialect, domain, codes, locking).write_literally(&mut script);
+            script.push_str("; ");
+            select_by_code(dialect, domain, codes).write_literally(&mut reading);
+            reading.push_str("; ");
+            reads += 1;
+        }
+    }
+    // Statements of their own see what was committed while the locks were awaited.
+    script.push_str(&reading);
+    (script, reads)
+}
+
+/// The codes of keys by domain, in the order in which they are locked.
+fn by_domain<'k>(keys: impl IntoIterator<Item = &'k LinkKey>) -> Vec<(&'k str, Vec<&'k str>)> {
+    let mut by_domain: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for key in keys {
+        let codes = by_domain.entry(key.domain.as_str()).or_default();
+        codes.insert(key.code.as_str());
+    }
+    let by_domain = by_domain.into_iter();
+    by_domain
+        .map(|(domain, codes)| (domain, codes.into_iter().collect()))
+        .collect()
+}
+
+/// The query that locks the rows of codes on a domain, including tombstones, in the order of the codes, and returns their numbers.
+fn lock_codes<'v>(dialect: &Dialect, domain: &'v str, codes: &[&'v str], locking: &str) -> Sql<'v> {
+    let index = dialect.force_index("links_domain_code");
     let query = sql(format!(
         "SELECT id FROM links{index} WHERE domain_id = (SELECT id FROM domains WHERE name = ?) AND code IN "
     ));
     let query = query.bind(domain).list(codes);
-    let query = query.push(" ORDER BY code").push(for_update);
-    numbers(session, query).await
+    query.push(" ORDER BY code").push(locking)
 }

@@ -38,7 +38,7 @@ impl Store {
         }
         let migrating = async {
             run!(self.write("migrate", "migrating the schema"), |session| {
-                match session.unbounded() {
+                match session.unbounded()? {
                     PooledConnection::MySql(connection) => migrate_mysql(connection, &owner).await,
                     PooledConnection::Sqlite(connection) => migrate_sqlite(connection).await,
                 }
@@ -72,7 +72,7 @@ impl Store {
         let duration_millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let call = self.write("take_migration", "taking the migration lease");
         run!(call, |session| {
-            match session.unbounded() {
+            match session.unbounded()? {
                 PooledConnection::Sqlite(_) => return Ok(true),
                 PooledConnection::MySql(connection) => add_migration_lease(connection).await?,
             }

@@ -2,7 +2,7 @@
 
 use super::audit::{Actor, NewEntry};
 use super::domains;
-use super::link_changes::{ChangeError, ChangeFn, LinkChange, subject};
+use super::link_changes::{ChangeError, ChangeFn, LinkChange, SingleChange, subject};
 use super::locked_rows::{LockedRows, WriteContext};
 use super::visits;
 use crate::Store;
@@ -37,8 +37,8 @@ impl Store {
         let place = Place {
             id,
             token: self.newest.token(),
+            actor,
             written: WriteContext {
-                actor,
                 max_bytes: self.db.max_bytes(),
                 events: self.events.as_deref(),
                 configured: &self.configured,
@@ -93,6 +93,7 @@ struct Place<'a> {
     id: u64,
     /// The greatest token of the publisher read by this process.
     token: u64,
+    actor: &'a Actor,
     written: WriteContext<'a>,
 }
 
@@ -154,9 +155,15 @@ async fn relocate_locked(
         (true, Some(_)) => Some(LinkChange::Update(Box::new(without_external_id))),
         (false, _) => Some(LinkChange::Delete(Box::new(|_| Ok(())))),
     };
+    let actor = place.actor;
     let mut old = None;
-    if let Some(release) = release {
-        let changed = rows.change_row(from, &release, &HashSet::new());
+    if let Some(change) = &release {
+        let release = SingleChange {
+            key: from,
+            change,
+            actor,
+        };
+        let changed = rows.change_row(&release, &HashSet::new());
         old = changed.and_then(Result::ok);
         rows.set_entries(Vec::new());
         // First, so that the external id is free.
@@ -184,7 +191,7 @@ async fn relocate_locked(
         ..original
     };
     let link = rows.put(domain.id, link);
-    rows.set_entries(entries(wanted));
+    rows.set_entries(entries(wanted, actor));
     rows.write(session, place.written).await?;
     if let Some(link) = &link {
         visits::carry(session, &moved_from, link.id, *keeps_old).await?;
@@ -197,8 +204,9 @@ async fn relocate_locked(
 }
 
 /// The entries in the audit log for both keys.
-fn entries(wanted: &LinkMove) -> Vec<NewEntry> {
+fn entries(wanted: &LinkMove, actor: &Actor) -> Vec<NewEntry> {
     let entry = |key: &LinkKey, detail: Json| NewEntry {
+        actor: actor.clone(),
         action: "link.move",
         subject: subject(key),
         detail: detail.to_string(),

@@ -11,7 +11,7 @@ use edgelink_database::classes::Class;
 use edgelink_database::error::{Fault, StoreError};
 use edgelink_database::run;
 use edgelink_database::session::Session;
-use edgelink_database::sql::{Value, insert_literally, sql};
+use edgelink_database::sql::{Sql, Value, insert_literally, padded, sql};
 use edgelink_wire::code::MAX_CODE_LENGTH;
 use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
 use edgelink_wire::record::RecordBytes;
@@ -65,6 +65,125 @@ impl Store {
     }
 }
 
+/// Consecutive numbers of rows of the outbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OutboxRun {
+    pub(super) first: u64,
+    pub(super) last: u64,
+}
+
+/// Rows of the outbox by their numbers, in runs. A number in between, whose row may be committed later, is not among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutboxRuns {
+    /// In ascending order, with a gap between each two.
+    runs: Vec<OutboxRun>,
+    rows: usize,
+    /// The sum of the times at which they were written, by which rows are told from others that have got their numbers.
+    times: u64,
+}
+
+impl OutboxRuns {
+    /// Adds the row with this number, written at `created_at`.
+    pub fn add(&mut self, id: u64, created_at: u64) {
+        let place = self.runs.partition_point(|run| run.last < id);
+        let before = place.checked_sub(1).and_then(|place| self.runs.get(place));
+        let follows = before.is_some_and(|run| run.last.saturating_add(1) == id);
+        let next = self.runs.get(place).copied();
+        if next.is_some_and(|run| run.first <= id) {
+            return;
+        }
+        self.rows += 1;
+        self.times = self.times.wrapping_add(created_at);
+        let precedes = next.filter(|run| run.first == id.saturating_add(1));
+        match (follows, precedes) {
+            (true, Some(next)) => {
+                self.runs.remove(place);
+                self.extend_to(place - 1, next.last);
+            }
+            (true, None) => self.extend_to(place - 1, id),
+            (false, Some(_)) => {
+                if let Some(run) = self.runs.get_mut(place) {
+                    run.first = id;
+                }
+            }
+            (false, None) => self.runs.insert(
+                place,
+                OutboxRun {
+                    first: id,
+                    last: id,
+                },
+            ),
+        }
+    }
+
+    fn extend_to(&mut self, place: usize, last: u64) {
+        if let Some(run) = self.runs.get_mut(place) {
+            run.last = last;
+        }
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of runs.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// The greatest number; 0 without a row.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.runs.last().map_or(0, |run| run.last)
+    }
+
+    /// The runs, padded to one of few lengths.
+    pub(super) fn padded(&self) -> impl Iterator<Item = &OutboxRun> {
+        padded(&self.runs)
+    }
+
+    /// The statement that removes them; `None` without a row. It names each: for a range MariaDB locks the row behind it as well, which
+    /// may belong to a transaction that is open.
+    pub(super) fn removal(&self) -> Option<Sql<'static>> {
+        let runs = self.runs.iter();
+        let ids: Vec<u64> = runs.flat_map(|run| run.first..=run.last).collect();
+        let delete = sql("DELETE FROM outbox WHERE id IN ");
+        (!ids.is_empty()).then(|| delete.list(&ids))
+    }
+
+    /// The condition for a row to be among them.
+    pub(super) fn condition(&self) -> String {
+        let runs = vec!["id BETWEEN ? AND ?"; self.padded().count()];
+        if runs.is_empty() {
+            return "id IS NULL".to_owned();
+        }
+        runs.join(" OR ")
+    }
+
+    /// The values of [`Self::condition`].
+    pub(super) fn bounds(&self) -> impl Iterator<Item = u64> {
+        self.padded().flat_map(|run| [run.first, run.last])
+    }
+
+    /// True if so many rows, written at times with this sum, are all of them.
+    pub(super) fn are(&self, rows: i64, times: u64) -> bool {
+        u64::try_from(rows).is_ok_and(|rows| rows == self.rows as u64) && times == self.times
+    }
+}
+
+impl FromIterator<u64> for OutboxRuns {
+    fn from_iter<T: IntoIterator<Item = u64>>(ids: T) -> Self {
+        let mut runs = Self::default();
+        for id in ids {
+            runs.add(id, 0);
+        }
+        runs
+    }
+}
+
 /// Size of the outbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutboxSize {
@@ -107,12 +226,16 @@ impl OutboxBatches {
 
     /// Adds them to the outbox. Part of a transaction.
     pub(super) async fn append_outbox(&self, session: &mut Session, now: u64) -> Result<(), Fault> {
-        for batch in &self.0 {
-            session
-                .execute(sql(INSERT).rows([batch.values(now)]))
-                .await?;
+        for addition in self.additions(now) {
+            session.execute(addition).await?;
         }
         Ok(())
+    }
+
+    /// The statements that add them at `now`, in unix milliseconds.
+    pub(super) fn additions(&self, now: u64) -> impl Iterator<Item = Sql<'_>> {
+        let batches = self.0.iter();
+        batches.map(move |batch| sql(INSERT).rows([batch.values(now)]))
     }
 }
 
@@ -149,6 +272,8 @@ pub struct PendingBatch {
     pub keys: Packed,
     /// The encoded record of each change.
     pub records: Packed,
+    /// The time at which it was written, in unix milliseconds.
+    pub created_at: u64,
 }
 
 /// An unpublished change.
@@ -206,5 +331,32 @@ impl<'a> PendingChange<'a> {
     /// If the record has a format unknown to this version.
     pub fn record(&self) -> Result<RecordBytes<&'a [u8]>, RecordError> {
         RecordBytes::decode(self.record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_when_rows_are_added_leave_out_gaps() {
+        for (ids, expected) in [
+            (&[][..], &[][..]),
+            (&[5], &[(5, 5)]),
+            (&[5, 6, 7, 9], &[(5, 7), (9, 9)]),
+            (&[5, 9, 6, 8, 8, 7], &[(5, 9)]),
+            (&[9, 5, 4, 1, 9, 5], &[(1, 1), (4, 5), (9, 9)]),
+            (&[u64::MAX, u64::MAX - 1], &[(u64::MAX - 1, u64::MAX)]),
+        ] {
+            let runs: OutboxRuns = ids.iter().copied().collect();
+            let found: Vec<(u64, u64)> =
+                runs.runs.iter().map(|run| (run.first, run.last)).collect();
+            assert_eq!(found, expected, "{ids:?}");
+            let rows = expected
+                .iter()
+                .map(|(first, last)| (last - first) as usize + 1);
+            assert_eq!(runs.rows(), rows.sum::<usize>(), "{ids:?}");
+            assert_eq!(runs.last(), ids.iter().copied().max().unwrap_or(0));
+        }
     }
 }

@@ -8,12 +8,12 @@ pub use state::{FeedKind, LeaseClaim, OTHER_KIND_WAIT_MILLIS, PublisherState};
 use super::bounds;
 use super::ids::skip_ids;
 use super::issuers::ISSUERS;
-use super::outbox::PendingBatch;
+use super::outbox::{OutboxRuns, PendingBatch};
 use super::packed::Packed;
 use crate::Store;
 use edgelink_database::classes::Class;
 use edgelink_database::columns::numbers;
-use edgelink_database::dialect::Dialect;
+use edgelink_database::dialect::{Dialect, GUARD};
 use edgelink_database::error::{Fault, Remedy, StoreError};
 use edgelink_database::run;
 use edgelink_database::session::Session;
@@ -73,27 +73,47 @@ impl Store {
         self.outbox_mark.set(state.outbox_mark);
     }
 
-    /// The oldest unpublished changes above the low-water mark, in up to `limit` batches, and the row of the publisher, read at one
-    /// moment.
+    /// The oldest changes above the low-water mark, in up to `limit` batches, and the row of the publisher, read at one moment.
     pub async fn pending(&self, limit: u32) -> Result<Pending, StoreError> {
+        self.pending_beside(&OutboxRuns::default(), limit).await
+    }
+
+    /// [`Self::pending`] without the batches of `published`, which are in the outbox still unless the database went back.
+    pub async fn pending_beside(
+        &self,
+        published: &OutboxRuns,
+        limit: u32,
+    ) -> Result<Pending, StoreError> {
         let call = self
             .read("pending", "reading the outbox")
             .of(Class::Control);
         run!(call, |session| {
             // Only numbers are sorted: MariaDB would copy all rows with their contents into a temporary table.
-            let columns = ", o.id, o.link_keys, o.records";
-            let join = "LEFT JOIN (SELECT id FROM outbox WHERE id > ? ORDER BY id LIMIT ?) AS oldest ON TRUE \
-                        LEFT JOIN outbox o ON o.id = oldest.id WHERE p.id = 1";
-            let rows = self.above_mark(session, columns, join, limit).await?;
+            let columns = format!(
+                ", (SELECT COUNT(*) FROM outbox WHERE {published_rows}) AS kept, \
+                 (SELECT CAST(COALESCE(SUM(created_at), 0) AS UNSIGNED) FROM outbox WHERE {published_rows}) AS kept_times, \
+                 o.id, o.link_keys, o.records, o.created_at",
+                published_rows = published.condition(),
+            );
+            let index = session.dialect().force_index("PRIMARY");
+            let join = format!(
+                "LEFT JOIN (SELECT id FROM outbox{index} WHERE id > ?{} ORDER BY id LIMIT ?) AS oldest ON TRUE \
+                 LEFT JOIN outbox o ON o.id = oldest.id WHERE p.id = 1",
+                " AND id < ? OR id > ?".repeat(published.padded().count())
+            );
+            let beside = (published, limit);
+            let rows = self.above_mark(session, &columns, &join, beside).await?;
             let mut pending = Pending::default();
             for row in rows {
                 pending.state = row.publisher.into_state();
+                pending.went_back = !published.are(row.kept, row.kept_times);
                 if let (Some(id), Some(keys), Some(records)) = (row.id, row.link_keys, row.records)
                 {
                     pending.batches.push(PendingBatch {
                         id,
                         keys: keys.into(),
                         records: records.into(),
+                        created_at: row.created_at.unwrap_or_default(),
                     });
                 }
             }
@@ -110,8 +130,9 @@ impl Store {
             .of(Class::Lookups);
         run!(call, |session| {
             let join = "LEFT JOIN outbox o ON o.id > ? WHERE p.id = 1 LIMIT ?";
+            let beside = (&OutboxRuns::default(), limit);
             let rows = self
-                .above_mark(session, ", o.link_keys", join, limit)
+                .above_mark(session, ", o.link_keys", join, beside)
                 .await?;
             let mut pending = PendingKeys::default();
             for row in rows {
@@ -130,12 +151,16 @@ impl Store {
         session: &mut Session,
         columns: &str,
         join: &str,
-        limit: u32,
+        (published, limit): (&OutboxRuns, u32),
     ) -> Result<Vec<PendingRow>, Fault> {
         loop {
             let mark = self.outbox_mark.get();
             let query = select(session.dialect(), columns, join);
-            let query = query.bind(mark).bind(limit);
+            // The columns about published rows come twice, and the rows beside them once.
+            let columns = if published.rows() == 0 { 0 } else { 2 };
+            let query = (0..columns).fold(query, |query, _| query.bind_all(published.bounds()));
+            let query = query.bind(mark).bind_all(published.bounds());
+            let query = query.bind(limit);
             let rows: Vec<PendingRow> = session.fetch_all(query).await?;
             let Some(row) = rows.first() else {
                 return Err(Fault::Sql(sqlx::Error::RowNotFound));
@@ -188,20 +213,19 @@ impl Store {
         })
     }
 
-    /// Removes published batches, the last of them published as the entry at `position`, and raises the low-water mark of the outbox to
-    /// `mark` if it is lower. Returns `false` without a change if `token` is not the newest one.
+    /// Removes published batches, the last of them published as the entry at `position` or before, and raises the low-water mark of the
+    /// outbox to `mark` if it is lower. Returns `false` without a change if `token` is not the newest one. It may be repeated.
     pub async fn forget_published(
         &self,
         token: u64,
         position: FeedPosition,
-        ids: &[u64],
+        published: &OutboxRuns,
         mark: u64,
     ) -> Result<bool, StoreError> {
         let call = self
             .write("forget_published", "clearing the outbox")
             .of(Class::Control);
         run!(call, |session| {
-            session.begin().await?;
             // A late call never moves the position back.
             let greatest = session.dialect().greatest;
             let note = sql(format!(
@@ -210,13 +234,33 @@ impl Store {
             ));
             let (millis, sequence) = (position.millis, position.sequence);
             let note = note.bind_all([millis, sequence, mark, token, millis, millis, sequence]);
+            let count = published.rows();
+            if session.dialect().takes_scripts() {
+                let mut script = format!("{}; ", session.dialect().begin);
+                note.write_literally(&mut script);
+                script.push_str(&format!("; SELECT IF(ROW_COUNT() > 0, 0, {GUARD})"));
+                if let Some(removal) = published.removal() {
+                    script.push_str("; ");
+                    removal.write_literally(&mut script);
+                }
+                script.push_str("; ");
+                return match session.commit_script::<(i64,)>(script, count, || {}).await {
+                    Err(fault) if fault.is_refused_by_guard() => {
+                        session.rollback().await?;
+                        Ok(false)
+                    }
+                    committed => committed.map(|_| true),
+                };
+            }
+            session.begin().await?;
             if session.execute(note).await? == 0 {
                 session.rollback().await?;
                 return Ok(false);
             }
-            let remove = sql("DELETE FROM outbox WHERE id IN ").list(ids);
-            session.execute(remove).await?;
-            session.commit(ids.len()).await?;
+            if let Some(removal) = published.removal() {
+                session.execute(removal).await?;
+            }
+            session.commit(count).await?;
             Ok(true)
         })
     }
@@ -312,6 +356,8 @@ pub struct Pending {
     pub state: PublisherState,
     /// The oldest batches, in the order in which they are to be published.
     pub batches: Vec<PendingBatch>,
+    /// True if published rows are missing: the database has lost them.
+    pub went_back: bool,
 }
 
 /// The keys in the outbox.
@@ -360,6 +406,12 @@ struct PendingRow {
     link_keys: Option<Vec<u8>>,
     #[sqlx(default)]
     records: Option<Vec<u8>>,
+    #[sqlx(default)]
+    created_at: Option<u64>,
+    #[sqlx(default)]
+    kept: i64,
+    #[sqlx(default)]
+    kept_times: u64,
 }
 
 impl PublisherRow {

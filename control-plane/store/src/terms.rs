@@ -4,7 +4,7 @@
 use edgelink_database::dialect::Dialect;
 use edgelink_database::error::Fault;
 use edgelink_database::session::Session;
-use edgelink_database::sql::{LONGEST, Value, insert_literally, pieces, sql};
+use edgelink_database::sql::{LONGEST, Sql, StatementForm, Value, insert_literally, sql};
 use edgelink_model::links::model::{Link, LinkContent};
 use edgelink_model::links::words::words_of;
 
@@ -108,18 +108,24 @@ impl Terms {
         }
     }
 
+    /// The statements that add them.
+    pub(super) fn additions(&self, dialect: &Dialect, form: StatementForm) -> Vec<Sql<'_>> {
+        let ignore = dialect.insert_ignore;
+        let tags = form.cut(&self.tags, LONGEST).map(|tags| {
+            let insert = sql(format!("{ignore} {}", TagRow::COLUMNS));
+            insert.rows(tags.iter().map(TagRow::values))
+        });
+        let words = form.cut(&self.words, LONGEST).map(|words| {
+            let insert = sql(format!("{ignore} {}", WordRow::COLUMNS));
+            insert.rows(words.iter().map(WordRow::values))
+        });
+        tags.chain(words).collect()
+    }
+
     /// Adds them. Part of a transaction.
     pub(super) async fn add(&self, session: &mut Session) -> Result<(), Fault> {
-        let ignore = session.dialect().insert_ignore;
-        for tags in pieces(&self.tags) {
-            let insert = sql(format!("{ignore} {}", TagRow::COLUMNS));
-            let insert = insert.rows(tags.iter().map(TagRow::values));
-            session.execute(insert).await?;
-        }
-        for words in pieces(&self.words) {
-            let insert = sql(format!("{ignore} {}", WordRow::COLUMNS));
-            let insert = insert.rows(words.iter().map(WordRow::values));
-            session.execute(insert).await?;
+        for addition in self.additions(session.dialect(), StatementForm::Prepared) {
+            session.execute(addition).await?;
         }
         Ok(())
     }
@@ -134,20 +140,32 @@ pub(super) async fn remove<'l>(
     session: &mut Session,
     links: impl IntoIterator<Item = &'l Link>,
 ) -> Result<(), Fault> {
+    let ids = with_terms(links);
+    remove_by_id(session, &ids).await
+}
+
+/// The numbers of those of the links that have terms.
+pub(super) fn with_terms<'l>(links: impl IntoIterator<Item = &'l Link>) -> Vec<u64> {
     let has_any = |link: &&Link| !link.content.tags.is_empty() || link.content.title.is_some();
-    let ids = links.into_iter().filter(has_any).map(|link| link.id);
-    remove_by_id(session, &ids.collect::<Vec<_>>()).await
+    let links = links.into_iter().filter(has_any);
+    links.map(|link| link.id).collect()
 }
 
 /// Removes the terms of the links with these numbers. Part of a transaction.
 pub(super) async fn remove_by_id(session: &mut Session, ids: &[u64]) -> Result<(), Fault> {
-    for ids in ids.chunks(LONGEST) {
-        for table in ["link_tags", "link_words"] {
-            let delete = sql(format!("DELETE FROM {table} WHERE link_id IN ")).list(ids);
-            session.execute(delete).await?;
-        }
+    for removal in removals(ids) {
+        session.execute(removal).await?;
     }
     Ok(())
+}
+
+/// The statements that remove the terms of the links with these numbers.
+pub(super) fn removals(ids: &[u64]) -> Vec<Sql<'static>> {
+    let delete = |ids, table| sql(format!("DELETE FROM {table} WHERE link_id IN ")).list(ids);
+    let parts = ids.chunks(LONGEST);
+    parts
+        .flat_map(|ids| ["link_tags", "link_words"].map(|table| delete(ids, table)))
+        .collect()
 }
 
 /// True if two states of a link differ in tags or words.
@@ -155,11 +173,4 @@ pub(super) fn differ(before: &Link, after: &Link) -> bool {
     let of = |link: &Link| (link.id, link.created_at);
     let (one, other) = (&before.content, &after.content);
     of(before) != of(after) || one.tags != other.tags || one.title != other.title
-}
-
-/// Replaces the terms of links according to their present content. Part of a transaction.
-pub(super) async fn replace(session: &mut Session, links: &[Link]) -> Result<(), Fault> {
-    let ids: Vec<u64> = links.iter().map(|link| link.id).collect();
-    remove_by_id(session, &ids).await?;
-    Terms::of(links).add(session).await
 }

@@ -3,7 +3,6 @@
 use crate::helpers::{Running, send};
 use reqwest::Method;
 use serde_json::json;
-use std::time::{Duration, Instant};
 
 #[tokio::test]
 async fn patch_when_fields_are_named_changes_them_and_null_clears() {
@@ -232,34 +231,4 @@ async fn patches_when_concurrent_with_one_etag_let_one_win() {
         statuses[1..].iter().all(|status| *status == 412),
         "{statuses:?}"
     );
-}
-
-#[tokio::test]
-async fn change_when_edges_must_apply_it_waits_without_a_permit() {
-    let server = Running::with(&[
-        ("EDGELINK_FEED_ALIAS_SETTLE_MS", "600"),
-        ("EDGELINK_SERVER_MAX_REQUESTS", "1"),
-    ])
-    .await;
-    let settled = Duration::from_millis(600);
-    server.link("x").create().await;
-    let timed = async |request| {
-        let start = Instant::now();
-        let status = send(request).await.status;
-        (status, start.elapsed())
-    };
-    let change = json!({ "longUrl": "https://example.com/2" });
-    let patch = timed(server.api(Method::PATCH, "/links/x").json(&change));
-    let meanwhile = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        timed(server.api(Method::GET, "/links/x")).await
-    };
-    let (patched, read) = tokio::join!(patch, meanwhile);
-    assert!(patched.0 == 200 && patched.1 >= settled, "{patched:?}");
-    assert!(read.0 == 200 && read.1 < settled, "{read:?}");
-    let deleted = timed(server.api(Method::DELETE, "/links/x")).await;
-    assert!(deleted.0 == 204 && deleted.1 >= settled, "{deleted:?}");
-    // A request that changes nothing does not wait for the feed.
-    let absent = timed(server.api(Method::DELETE, "/links/x")).await;
-    assert!(absent.0 == 404 && absent.1 < settled, "{absent:?}");
 }

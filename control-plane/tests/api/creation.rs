@@ -181,25 +181,6 @@ async fn codes_when_created_concurrently_differ() {
 }
 
 #[tokio::test]
-async fn alias_when_new_waits_until_edges_can_apply_it() {
-    let server = Running::with(&[("EDGELINK_FEED_ALIAS_SETTLE_MS", "400")]).await;
-    let settled = Duration::from_millis(400);
-    for slug in ["Sale-24", "sale7ab", "x"] {
-        let start = Instant::now();
-        server.link(slug).create().await;
-        assert!(start.elapsed() >= settled, "{slug}: {:?}", start.elapsed());
-    }
-    let items = json!([
-        { "longUrl": "https://example.com/" },
-        { "longUrl": "https://example.com/", "customSlug": "Autumn-24" },
-    ]);
-    let start = Instant::now();
-    let request = server.api(Method::POST, "/links/bulk").json(&items);
-    assert_eq!(send(request).await.expect(200)["created"], 2);
-    assert!(start.elapsed() >= settled, "bulk: {:?}", start.elapsed());
-}
-
-#[tokio::test]
 async fn alias_when_it_exists_already_is_answered_at_once() {
     let server = Running::with(&[("EDGELINK_FEED_ALIAS_WAIT_MS", "10000")]).await;
     let body =

@@ -6,7 +6,10 @@ use edgelink_store::connect;
 use edgelink_wire::clicks::visitor_keys::VisitorKeys;
 use edgelink_wire::clicks::{ClickBatch, encode};
 use edgelink_wire::feed::FeedMessage;
-use edgelink_wire::{CodeLength, FeedBatch, FeedBatchHead, FeedPosition, Record, Snapshot};
+use edgelink_wire::feed_batch::POLLER_HEADER;
+use edgelink_wire::{
+    CodeLength, FeedBatch, FeedBatchHead, FeedPoint, FeedPosition, Record, Snapshot,
+};
 use reqwest::Method;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -120,6 +123,61 @@ async fn feed_when_a_link_changes_carries_changes_in_order() {
     assert!(!next().await);
     server.link("x").create().await;
     assert!(next().await);
+}
+
+/// A poll of a worker that names itself, after a position of the feed.
+async fn poll_as(server: &Running, worker: &str, place: FeedPoint) -> Answer {
+    let (generation, position) = place;
+    let path = format!("/edge/v1/feed?after={position}&generation={generation}&waitMs=0");
+    let request = server.plain(Method::GET, &path).bearer_auth(TOKEN);
+    send(request.header(POLLER_HEADER, worker)).await
+}
+
+#[tokio::test]
+async fn change_when_a_worker_has_yet_to_acknowledge_it_waits_without_a_permit() {
+    const WORKER: &str = "000102030405060708090a0b0c0d0e0f";
+    let server = Running::with(&[("EDGELINK_SERVER_MAX_REQUESTS", "1")]).await;
+    let mut follower = Follower::start(&server).await;
+    let begun = poll_as(&server, WORKER, (follower.generation, follower.position)).await;
+    assert_eq!(begun.status, 200);
+    let target = json!({ "longUrl": "https://example.com/2" });
+    let alias = json!({ "longUrl": "https://example.com/", "customSlug": "x" });
+    let bulk = json!([{ "longUrl": "https://example.com/", "customSlug": "y" }, target]);
+    let domain = json!({ "name": "acknowledged.example" });
+    for (method, path, body) in [
+        (Method::POST, "/links", &alias),
+        (Method::PATCH, "/links/x", &target),
+        (Method::DELETE, "/links/x", &json!(null)),
+        (Method::POST, "/links/bulk", &bulk),
+        (Method::POST, "/domains", &domain),
+    ] {
+        let request = || server.api(method.clone(), path).json(body);
+        let mut answer = std::pin::pin!(send(request()));
+        let pause = Duration::from_millis(100);
+        let early = tokio::time::timeout(pause, &mut answer).await;
+        assert!(early.is_err(), "{method} {path}: {early:?}");
+        let meanwhile = send(server.api(Method::GET, "/domains")).await;
+        assert_eq!(meanwhile.status, 200, "{meanwhile:?}");
+        let (generation, before) = (follower.generation, follower.position);
+        let batch = edge(&server, &follower.path()).await;
+        follower.position = FeedBatch::decode(&batch.body).unwrap().head.next;
+        // Neither a position that it was not given, nor the one that it had, says that it has the change.
+        let far = FeedPosition::new(u64::MAX, 0);
+        let lying = poll_as(&server, WORKER, (generation, far)).await;
+        assert_eq!(lying.status, 503);
+        poll_as(&server, WORKER, (generation, before)).await;
+        let early = tokio::time::timeout(pause, &mut answer).await;
+        assert!(early.is_err(), "{method} {path}: {early:?}");
+        poll_as(&server, WORKER, (generation, follower.position)).await;
+        let answer = answer.await;
+        assert!(answer.status.is_success(), "{method} {path}: {answer:?}");
+        assert!(answer.header("preference-applied").is_empty());
+    }
+    // One that does not wait.
+    let request = server.api(Method::PATCH, "/links/y").json(&target);
+    let answer = send(request.header("prefer", "respond-async")).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("preference-applied"), "respond-async");
 }
 
 /// Such a batch is not copied for each waiter.

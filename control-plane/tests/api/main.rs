@@ -18,6 +18,7 @@ mod edge;
 mod edge_feed;
 mod events;
 mod faults;
+mod feed_streams;
 mod helpers;
 mod idempotency;
 mod intruders;

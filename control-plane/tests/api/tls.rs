@@ -86,6 +86,29 @@ async fn request_when_over_tls_is_answered_by_http_1_and_2() {
     }
 }
 
+#[tokio::test]
+async fn request_when_in_clear_is_answered_by_http_1_and_2() {
+    let server = Running::with(&[("EDGELINK_LINKS_UNKNOWN_HOSTS", "not_found")]).await;
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    let mut connection = Http2Connection::over(stream);
+    for _ in 0..2 {
+        let answer = connection.request(&PAGE).await.unwrap();
+        assert_eq!(answer, Http2Answer::Status(404));
+    }
+    // The beginning of what HTTP/2 begins with, and a method that HTTP/1.1 may have.
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    for part in [
+        "PR",
+        "OPFIND /absent HTTP/1.1\r\nhost: go.example\r\nconnection: close\r\n\r\n",
+    ] {
+        stream.write_all(part.as_bytes()).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+}
+
 /// The fields of a request over HTTP/2 for a page that no link has.
 const PAGE: [(&str, &[u8]); 4] = [
     (":method", b"GET"),

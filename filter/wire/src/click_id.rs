@@ -2,8 +2,8 @@
 
 use crate::base62;
 use siphasher::sip128::{Hasher128, SipHasher24};
-use std::cell::Cell;
 use std::hash::Hasher;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The name of the query parameter added to the target.
 pub const PARAMETER: &str = "el_click";
@@ -49,7 +49,7 @@ pub fn parse(text: &str) -> Option<ClickId> {
 #[derive(Debug)]
 pub struct ClickIds {
     key: [u8; 16],
-    given: Cell<u64>,
+    given: AtomicU64,
 }
 
 impl ClickIds {
@@ -58,15 +58,14 @@ impl ClickIds {
     pub fn new(key: [u8; 16]) -> Self {
         Self {
             key,
-            given: Cell::new(0),
+            given: AtomicU64::new(0),
         }
     }
 
     /// The next id.
     #[must_use]
     pub fn give(&self) -> ClickId {
-        let given = self.given.get().wrapping_add(1);
-        self.given.set(given);
+        let given = self.given.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(&given.to_le_bytes());
         hasher.finish128().as_bytes()

@@ -43,12 +43,16 @@ pub fn is_reserved(code: &[u8]) -> bool {
             .any(|word| word.as_bytes().eq_ignore_ascii_case(code))
 }
 
-/// Bit set of the initials of reserved words: most codes need no comparison with the words.
-const INITIALS: u32 = {
-    let (mut initials, mut words) = (0, RESERVED_WORDS);
+/// Bit sets of the initials of reserved words, by the lengths of the words: most codes need no comparison with them.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler: out of bounds would not build"
+)]
+const INITIALS: [u32; MAX_CODE_LENGTH] = {
+    let (mut initials, mut words) = ([0; MAX_CODE_LENGTH], RESERVED_WORDS);
     while let [word, rest @ ..] = words {
         if let [first, ..] = word.as_bytes() {
-            initials |= bit(*first);
+            initials[word.len()] |= bit(*first);
         }
         words = rest;
     }
@@ -56,8 +60,8 @@ const INITIALS: u32 = {
 };
 
 fn may_be_reserved(code: &[u8]) -> bool {
-    code.first()
-        .is_some_and(|first| INITIALS & bit(*first) != 0)
+    let initials = INITIALS.get(code.len()).zip(code.first());
+    initials.is_some_and(|(initials, first)| initials & bit(*first) != 0)
 }
 
 /// The bit of a letter, regardless of its case.

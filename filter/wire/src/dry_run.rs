@@ -141,6 +141,7 @@ impl DryRun {
             (Outcome::Gone, _) => 410,
             (Outcome::Locked, _) => Notice::Locked.status(),
             (Outcome::NotAllowed, _) => 405,
+            (Outcome::Limited, _) => 429,
             (
                 Outcome::Redirect | Outcome::Expired | Outcome::Unavailable | Outcome::Withheld,
                 None,

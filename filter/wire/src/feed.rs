@@ -35,6 +35,9 @@ pub struct FeedPosition {
     pub sequence: u64,
 }
 
+/// A generation of the feed, and a position in it. Generation 0 is unknown.
+pub type FeedPoint = (u64, FeedPosition);
+
 impl FeedPosition {
     /// Before every entry.
     pub const START: Self = Self::new(0, 0);

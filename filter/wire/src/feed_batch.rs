@@ -13,6 +13,9 @@
 //! | each message | its length, then its fields: name and value as bytes, each behind its length, up to the end |
 //!
 //! An unknown or malformed message does not affect the others: an error takes its place.
+//!
+//! A worker names itself in the header [`POLLER_HEADER`] of each poll. The position after which a poll asks acknowledges everything up
+//! to it: the worker has applied it. Older edges send no such header, and older control planes ignore it.
 
 use crate::error::RecordError;
 use crate::feed::{FeedMessage, FeedPosition};
@@ -20,6 +23,9 @@ use crate::varint;
 
 const VERSION: u8 = 2;
 const GAP: u8 = 1;
+
+/// The header in which a worker names itself to acknowledge what it has applied: 32 hexadecimal digits in lower case.
+pub const POLLER_HEADER: &str = "x-edgelink-poller";
 
 /// The most messages in one batch.
 pub const MAX_MESSAGES: usize = 4096;

@@ -3,7 +3,7 @@
 //! Codes and their minting ([`base62`], [`permutation`], [`code`]), their hosts ([`domain`]), the records of links ([`record`])
 //! and domains ([`domain_record`]) outside of the database, their names in caches ([`key`]), in paths ([`link_paths`]) and in
 //! Redis ([`redis`]), batched lookups ([`link_batch`]), the answer to a visitor ([`redirect`], [`rules`], [`query`], [`path`],
-//! [`password`]) and its dry run ([`dry_run`]), changes in transit ([`feed`], [`feed_batch`]), the initial state of an edge
+//! [`password`]) and its dry run ([`dry_run`]), changes in transit ([`feed`], [`feed_batch`], [`feed_stream`]), the initial state of an edge
 //! ([`snapshot`], [`code_filter`]), its reports of clicks ([`clicks`]) and health ([`health`]), and leases of uses of limited links
 //! ([`visits`]). The crate does no input and output and runs on wasm32.
 //!
@@ -36,6 +36,7 @@ pub mod dry_run;
 mod error;
 pub mod feed;
 pub mod feed_batch;
+pub mod feed_stream;
 pub mod health;
 pub mod key;
 pub mod link_batch;
@@ -63,7 +64,7 @@ pub use code_filter::CodeFilter;
 pub use domain::{Domain, DomainError};
 pub use domain_set::DomainSet;
 pub use error::RecordError;
-pub use feed::FeedPosition;
+pub use feed::{FeedPoint, FeedPosition};
 pub use feed_batch::{FeedBatch, FeedBatchHead};
 pub use health::WorkerHealth;
 pub use key::LinkKey;

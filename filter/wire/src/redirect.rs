@@ -59,11 +59,13 @@ pub enum Outcome {
     /// 503: the link has a limit of uses, and the request must not consume one: it is a prefetch, or comes from a bot that the link
     /// spares. Browsers that get it for a prefetch repeat the request when the visitor navigates.
     Withheld,
+    /// 429: the address asks too often.
+    Limited,
 }
 
 impl Outcome {
     /// Every outcome.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Redirect,
         Self::NotFound,
         Self::Gone,
@@ -72,6 +74,7 @@ impl Outcome {
         Self::Locked,
         Self::NotAllowed,
         Self::Withheld,
+        Self::Limited,
     ];
 
     /// The outcome for a record at `now`, unix time in seconds, by state and validity alone: [`Decision`] is authoritative.
@@ -101,6 +104,7 @@ impl Outcome {
             Self::Locked => "locked",
             Self::NotAllowed => "not_allowed",
             Self::Withheld => "withheld",
+            Self::Limited => "limited",
         }
     }
 
@@ -109,7 +113,11 @@ impl Outcome {
     pub fn cache_control(self) -> &'static str {
         match self {
             Self::Redirect | Self::NotFound | Self::Gone | Self::Expired => CACHE_CONTROL,
-            Self::Unavailable | Self::Locked | Self::NotAllowed | Self::Withheld => NO_STORE,
+            Self::Unavailable
+            | Self::Locked
+            | Self::NotAllowed
+            | Self::Withheld
+            | Self::Limited => NO_STORE,
         }
     }
 }
@@ -177,6 +185,7 @@ impl<T> DomainTargets<T> {
             | Outcome::Locked
             | Outcome::NotAllowed
             | Outcome::Withheld
+            | Outcome::Limited
             | Outcome::Unavailable => None,
         }
     }

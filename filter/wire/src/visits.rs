@@ -153,7 +153,7 @@ impl VisitsAnswer {
     }
 }
 
-/// The value of [`WORKER_HEADER`].
+/// The value of [`WORKER_HEADER`], and of [`POLLER_HEADER`](crate::feed_batch::POLLER_HEADER).
 #[must_use]
 pub fn worker_text(worker: &WorkerId) -> String {
     hex::encode(worker)

@@ -6,6 +6,8 @@ use edgelink_wire::clicks::events::{self, Attributes, Event, EventsBuilder, Kind
 use edgelink_wire::clicks::{BatchEvents, VisitorKey, VisitorKeys};
 use edgelink_wire::domain_record::domain_key;
 use edgelink_wire::feed::{Beat, FeedMessage};
+use edgelink_wire::feed_batch::POLLER_HEADER;
+use edgelink_wire::feed_stream;
 use edgelink_wire::health::{self, RequestsByTier};
 use edgelink_wire::password::{UnlockKey, cookie_name};
 use edgelink_wire::record::Extension;
@@ -309,6 +311,15 @@ fn feed_batch_when_encoded_equals_known_bytes() {
 }
 
 #[test]
+fn feed_stream_when_encoded_equals_known_bytes() {
+    let mut bytes = Vec::new();
+    let place = (300, FeedPosition::new(1_767_225_600_000, 3));
+    feed_stream::write_acknowledgement(place, &mut bytes);
+    assert_eq!(bytes, b"\xac\x02\x80\xd0\xea\xb6\xb7\x33\x03");
+    assert_eq!(feed_stream::frame_head(300), b"\xac\x02");
+}
+
+#[test]
 fn click_batch_when_encoded_equals_known_bytes() {
     let batch = ClickBatch {
         worker: *b"0123456789abcdef",
@@ -401,6 +412,7 @@ fn health_when_written_equals_known_header() {
         },
     };
     assert_eq!(health::HEADER, "x-edgelink-health");
+    assert_eq!(POLLER_HEADER, "x-edgelink-poller");
     let numbers = "lru=1;shared-data=2;admission=3;redis=4;control-plane=5;stale=6";
     let known =
         format!("worker=30313233343536373839616263646566;feed-lag-ms=120;admitting=1;{numbers}");

@@ -68,8 +68,10 @@ impl VisitorSecrets {
     pub fn token(&self, now: u64, address: IpAddr, user_agent: &[u8]) -> Option<u64> {
         self.makes_tokens.store(true, Ordering::Relaxed);
         let held = self.held();
-        let token = |secret| wiping_stack(|| visitor_token(secret, address, user_agent));
-        held.at(now).map(token)
+        let key = held.at(now)?;
+        Some(wiping_stack(|| {
+            visitor_token(&key.secret, address, user_agent)
+        }))
     }
 
     /// Fetches secrets in time if this process makes tokens, and drops expired ones, until `stop`.
@@ -231,8 +233,8 @@ mod tests {
         let address = [192, 0, 2, 1].into();
         assert_eq!(visitors.token(NOON, address, b"x"), None);
         let keys = visitors.later_than(0, NOON).await.expect("a secret");
-        let secret = keys.at(NOON).expect("a secret");
-        let token = visitor_token(secret, address, b"x");
+        let key = keys.at(NOON).expect("a secret");
+        let token = visitor_token(&key.secret, address, b"x");
         assert_eq!(visitors.token(NOON, address, b"x"), Some(token));
         assert_eq!(visitors.token(NOON + DAY, address, b"x"), None);
     }

@@ -165,6 +165,8 @@ impl Publisher {
             Appended::At(position) => {
                 writing.position = position;
                 self.writing = Some(writing);
+                // Where the database went back, other rows may get their numbers.
+                self.unforgotten.clear();
             }
             // The repeated round finds out why.
             Appended::Fenced(_) | Appended::GoneBack(_) => {}

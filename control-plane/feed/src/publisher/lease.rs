@@ -2,7 +2,7 @@
 
 use crate::Feed;
 use edgelink_store::{FeedKind, LeaseClaim, PublisherState, Store, StoreError};
-use edgelink_wire::FeedPosition;
+use edgelink_wire::{FeedPoint, FeedPosition};
 use rand::random;
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,10 +112,7 @@ impl Lease {
     }
 
     /// Takes or renews the lease if due, and records the published position. True if this process holds it.
-    pub(super) async fn hold(
-        &mut self,
-        published: Option<(u64, FeedPosition)>,
-    ) -> Result<bool, StoreError> {
+    pub(super) async fn hold(&mut self, published: Option<FeedPoint>) -> Result<bool, StoreError> {
         let now = Instant::now();
         if let Some(held) = self.held {
             let is_due = held.until <= now + self.duration * 2 / 3;
@@ -143,10 +140,7 @@ impl Lease {
     }
 
     /// Takes or renews the lease at once. True if this process holds it.
-    pub(super) async fn ask(
-        &mut self,
-        published: Option<(u64, FeedPosition)>,
-    ) -> Result<bool, StoreError> {
+    pub(super) async fn ask(&mut self, published: Option<FeedPoint>) -> Result<bool, StoreError> {
         let now = Instant::now();
         let was_held = self.held.take().is_some();
         let before = self.seen;
@@ -174,7 +168,7 @@ impl Lease {
         Ok(true)
     }
 
-    fn claim(&self, published: Option<(u64, FeedPosition)>) -> LeaseClaim<'_> {
+    fn claim(&self, published: Option<FeedPoint>) -> LeaseClaim<'_> {
         LeaseClaim {
             owner: &self.owner,
             kind: self.kind,

@@ -67,6 +67,7 @@ mod tests {
             id: 1,
             keys: Packed::from(keys.to_vec()),
             records: Packed::from(records.to_vec()),
+            created_at: 0,
         }
     }
 

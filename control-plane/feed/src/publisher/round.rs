@@ -6,11 +6,12 @@ use super::messages::messages;
 use super::{Publisher, WriteState};
 use edgelink_redis::{Append, Appended};
 use edgelink_settings::telemetry::prometheus::PUBLISHER_CHANGES;
-use edgelink_store::{BoundState, MAX_BATCH_BYTES, PendingBatch, PublisherState};
+use edgelink_store::{BoundState, MAX_BATCH_BYTES, OutboxRuns, PendingBatch, PublisherState};
 use edgelink_wire::Record;
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::record::RecordBytes;
 use metrics::counter;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Bytes that are published and deleted together, bounded so that few changes are repeated when a publisher dies.
@@ -21,6 +22,44 @@ const AT_ONCE: usize = 256;
 
 /// Numbers of beats for each token.
 const BEATS_A_TOKEN: u64 = 1 << 20;
+
+/// Time after which published rows are deleted from the outbox.
+const FORGET_AFTER: Duration = Duration::from_millis(500);
+
+/// Published rows that are deleted at once, or runs of their numbers: what is in between is read in each round.
+const MAX_UNFORGOTTEN: usize = 256;
+const MAX_RUNS: usize = 32;
+
+/// Published rows that are still in the outbox.
+#[derive(Debug, Default)]
+pub(super) struct UnforgottenRows {
+    rows: OutboxRuns,
+    /// When the first of them was published.
+    since: Option<Instant>,
+}
+
+impl UnforgottenRows {
+    fn note(&mut self, batches: &[PendingBatch]) {
+        for batch in batches {
+            self.rows.add(batch.id, batch.created_at);
+        }
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// The time at which they are to be deleted; `None` without any.
+    pub(super) fn forget_at(&self) -> Option<Instant> {
+        self.since.map(|since| since + FORGET_AFTER)
+    }
+
+    /// Makes them be published again.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn is_full(&self) -> bool {
+        self.rows.rows() >= MAX_UNFORGOTTEN || self.rows.count() >= MAX_RUNS
+    }
+}
 
 /// A read of the outbox.
 #[derive(Clone, Copy, Debug)]
@@ -49,18 +88,24 @@ impl Publisher {
             // Read first, so that the beat after the read is no older than necessary.
             let mut bound = self.due_bound().await?;
             let asked = Instant::now();
-            let pending = self.store.pending(self.config.batch).await?;
+            let published = &self.unforgotten.rows;
+            let pending = self.store.pending_beside(published, self.config.batch);
+            let pending = pending.await?;
             let read = OutboxRead {
                 asked,
                 answered: Instant::now(),
                 at: pending.state.now,
             };
             self.verify_lease(asked, pending.state).await?;
+            if pending.went_back {
+                self.handle_lost_changes().await?;
+            }
             for batches in groups(&pending.batches) {
                 self.publish(batches, read).await?;
             }
             let count = u32::try_from(pending.batches.len()).unwrap_or(u32::MAX);
             if count < self.config.batch {
+                self.forget(FORGET_AFTER).await?;
                 self.publish_hot().await?;
                 // A beat may have become due meanwhile.
                 if bound.is_none() {
@@ -111,7 +156,16 @@ impl Publisher {
         Err(PublishError::Restart)
     }
 
-    /// Publishes a group, and deletes it from the outbox.
+    /// Handles a database that has lost changes which were published.
+    async fn handle_lost_changes(&mut self) -> Result<(), PublishError> {
+        let (token, _) = self.writing()?;
+        self.stop_writing();
+        self.lease.went_back(token);
+        self.lease.ask(None).await?;
+        Err(PublishError::Restart)
+    }
+
+    /// Publishes a group, which is deleted from the outbox later.
     async fn publish(
         &mut self,
         batches: &[PendingBatch],
@@ -128,23 +182,39 @@ impl Publisher {
             self.log_published(some, read);
             self.hot.note(some);
         }
+        counter!(PUBLISHER_CHANGES).increment(messages.len() as u64);
+        self.unforgotten.note(batches);
+        if self.unforgotten.is_full() {
+            self.forget(Duration::ZERO).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes what is published from the outbox, if the first of it was published so long ago: once for many groups, because it costs
+    /// the database a transaction. A publisher that takes over before publishes it again.
+    pub(super) async fn forget(&mut self, after: Duration) -> Result<(), PublishError> {
+        let since = self.unforgotten.since;
+        if since.is_none_or(|since| since.elapsed() < after) {
+            return Ok(());
+        }
         let (token, writing) = self.writing()?;
         let (generation, position) = (writing.generation, writing.position);
-        let ids: Vec<u64> = batches.iter().map(|batch| batch.id).collect();
+        // If the answer is lost, it is unknown whether they are deleted: those that are left are published again.
+        let published = std::mem::take(&mut self.unforgotten).rows;
         // Ordered by number: all that were read up to the last one are removed.
-        let last = ids.last().copied().unwrap_or_default();
-        let mark = self.low_water.removed(last, Instant::now());
-        if !self
+        let mark = self.low_water.removed(published.last(), Instant::now());
+        let forgotten = self
             .store
-            .forget_published(token, position, &ids, mark)
-            .await?
-        {
+            .forget_published(token, position, &published, mark);
+        let forgotten = forgotten.await;
+        if !matches!(forgotten, Ok(true)) {
+            // After a failure the database may carry it out later: with the next token it is refused, or was done before.
             self.stop_writing();
             self.lease.mark_lost();
+            forgotten?;
             return Err(PublishError::Restart);
         }
         self.lease.note_position(generation, position);
-        counter!(PUBLISHER_CHANGES).increment(messages.len() as u64);
         Ok(())
     }
 
@@ -307,6 +377,7 @@ mod tests {
             id: 0,
             keys: Packed::from(vec![0; size]),
             records: Packed::default(),
+            created_at: 0,
         };
         let sizes = [1, GROUP_BYTES - 1, 1, GROUP_BYTES + 1, 1, 1];
         let batches = sizes.map(batch);

@@ -1,6 +1,6 @@
 //! `GET /edge/v1/feed?after=&generation=&waitMs=`: the changes after a position of a generation, as a [`FeedBatch`].
 //! If there are none, it waits for one for up to `waitMs`. Without a known position the answer has a gap, and the position from
-//! which to continue. 503 if the feed here is not current, or is behind that position: the edge asks another control plane.
+//! which to continue. A worker names itself by the header `x-edgelink-poller`, and acknowledges everything up to `after`. 503 if the feed here is not current, or is behind that position: the edge asks another control plane.
 
 use super::wants_json;
 use crate::app::App;
@@ -11,8 +11,11 @@ use axum::response::{IntoResponse, Response};
 use edgelink_feed::ChangeBatch;
 use edgelink_service::problem::Problem;
 use edgelink_settings::admission::Claim;
+use edgelink_wire::clicks::WorkerId;
 use edgelink_wire::feed::FeedMessage;
-use edgelink_wire::{FeedBatch, FeedPosition, Record};
+use edgelink_wire::feed_batch::POLLER_HEADER;
+use edgelink_wire::visits::worker_of;
+use edgelink_wire::{FeedBatch, FeedPoint, FeedPosition, Record};
 use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Uri, header};
 use serde_json::{Value, json};
@@ -22,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Batches of at least this many bytes are shared by all answers; shorter ones are cheaper to copy.
-const SHARED_BYTES: usize = 4_096;
+pub(super) const SHARED_BYTES: usize = 4_096;
 
 pub(crate) async fn poll(
     State(app): State<Arc<App>>,
@@ -32,12 +35,23 @@ pub(crate) async fn poll(
     let query = FeedQuery::parse(uri.query().unwrap_or_default())?;
     let _permit = app.bounded.polls.try_take(Claim::default())?;
     let wait = query.wait.min(app.config.feed.max_wait_ms);
-    let batch = app.feed.poll(query.place(), wait).await?;
+    let batch = app
+        .feed
+        .poll(poller_of(&headers)?, query.place(), wait)
+        .await?;
     if wants_json(&headers) {
         Ok(Json(for_people(&batch)).into_response())
     } else {
         Ok(for_edges(&batch))
     }
+}
+
+/// The worker that polls; `None` if it cannot acknowledge.
+pub(super) fn poller_of(headers: &HeaderMap) -> Result<Option<WorkerId>, Problem> {
+    let poller = headers.get(POLLER_HEADER);
+    let invalid = || Problem::of_field(POLLER_HEADER, "must be 32 hexadecimal digits");
+    let poller = poller.map(|worker| worker_of(worker.as_bytes()).ok_or_else(invalid));
+    poller.transpose()
 }
 
 /// A batch as bytes. All answers share the memory of a long one.
@@ -56,14 +70,14 @@ fn for_edges(batch: &ChangeBatch) -> Response {
 
 /// The parameters of a poll.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct FeedQuery {
+pub(super) struct FeedQuery {
     after: Option<FeedPosition>,
     generation: Option<u64>,
-    wait: Duration,
+    pub(super) wait: Duration,
 }
 
 impl FeedQuery {
-    fn parse(query: &str) -> Result<Self, Problem> {
+    pub(super) fn parse(query: &str) -> Result<Self, Problem> {
         let mut parsed = Self::default();
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
             match name.as_ref() {
@@ -77,7 +91,7 @@ impl FeedQuery {
     }
 
     /// Generation and position; `None` if either is missing.
-    fn place(&self) -> Option<(u64, FeedPosition)> {
+    pub(super) fn place(&self) -> Option<FeedPoint> {
         self.generation.zip(self.after)
     }
 }
@@ -138,6 +152,22 @@ mod tests {
         assert_eq!(FeedQuery::parse("after=12-3").unwrap().place(), None);
         assert_eq!(query.wait, Duration::from_millis(500));
         assert_eq!(FeedQuery::parse("").unwrap(), FeedQuery::default());
+    }
+
+    #[test]
+    fn poller_when_malformed_is_refused_by_name() {
+        let headers = |value| {
+            let value = HeaderValue::from_static(value);
+            HeaderMap::from_iter([(POLLER_HEADER.parse().unwrap(), value)])
+        };
+        let known = headers("000102030405060708090a0b0c0d0e0f");
+        let expected: WorkerId = std::array::from_fn(|place| place as u8);
+        assert_eq!(poller_of(&known).unwrap(), Some(expected));
+        assert_eq!(poller_of(&HeaderMap::new()).unwrap(), None);
+        for value in ["", "0001", "000102030405060708090a0b0c0d0e0g"] {
+            let problem = poller_of(&headers(value)).unwrap_err();
+            assert_eq!(problem.into_response().status(), 422, "{value}");
+        }
     }
 
     #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::lanes::{JobQueue, LANES, MAX_BATCH};
 use edgelink_model::links::model::LinkContent;
 use edgelink_settings::config::StoreConfig;
 use edgelink_store::{Twin, connect};
@@ -245,7 +246,7 @@ async fn link_when_it_may_have_twins_is_not_held_up() {
     let mut fixture = Fixture::new().await;
     let commits = fixture.commits(10);
     fixture.block().await;
-    let queued = |queue: &mpsc::Sender<Job>| queue.max_capacity() - queue.capacity();
+    let queued = |queue: &mpsc::Sender<Job<Vec<NewLink>>>| queue.max_capacity() - queue.capacity();
     let mut without_twin = Vec::new();
     for id in 1..=LANES as u64 + 1 {
         let mut new = link(id, &format!("t{id}"));
@@ -303,11 +304,16 @@ async fn commit_when_too_slow_is_a_transient_error() {
 }
 
 /// A job with one link, whose caller waits.
-fn job(id: u64) -> (Job, oneshot::Receiver<Result<Answers, StoreError>>) {
+fn job(
+    id: u64,
+) -> (
+    Job<Vec<NewLink>>,
+    oneshot::Receiver<Result<Answers, StoreError>>,
+) {
     let (answer, answered) = oneshot::channel();
     let links = vec![link(id, &format!("c{id}"))];
     let job = Job {
-        links,
+        work: links,
         answer,
         trace: None,
     };
@@ -332,14 +338,92 @@ async fn links_when_a_transaction_runs_gather_up_to_the_linger() {
         callers.push(caller);
         drop(running);
     });
-    let (gathered, turn) = first.unwrap();
-    assert_eq!((gathered.len(), turn.is_some()), (4, true));
+    let gathered = first.unwrap();
+    assert_eq!((gathered.jobs.len(), gathered.turn.is_some()), (4, true));
 
     sender.send(job(4).0).await.unwrap();
     let before = Instant::now();
-    let (beside, no_turn) = queue.batch().await.unwrap();
-    assert_eq!((beside.len(), no_turn.is_none()), (1, true));
+    let beside = queue.batch().await.unwrap();
+    assert_eq!((beside.jobs.len(), beside.turn.is_none()), (1, true));
     // Timers tick in milliseconds.
     assert!(before.elapsed() <= LINGER + Duration::from_millis(1));
-    drop(turn);
+    drop(gathered);
+}
+
+#[tokio::test(start_paused = true)]
+async fn links_when_fewer_than_run_gather_until_they_are_as_many() {
+    let (sender, jobs) = mpsc::channel(10);
+    let mut queue = JobQueue::new(jobs, LINGER);
+    let mut callers = Vec::new();
+    let mut send = |id| {
+        let (job, caller) = job(id);
+        sender.try_send(job).unwrap();
+        callers.push(caller);
+    };
+    send(0);
+    send(1);
+    let mut running = queue.batch().await.unwrap();
+    assert_eq!(running.jobs.len(), 2);
+    running.turn = None;
+
+    send(2);
+    let before = Instant::now();
+    let (as_many, ()) = tokio::join!(queue.batch(), async {
+        tokio::time::sleep(LINGER / 2).await;
+        send(3);
+    });
+    let as_many = as_many.unwrap();
+    assert_eq!((as_many.jobs.len(), as_many.turn.is_some()), (2, true));
+    assert!(before.elapsed() < LINGER);
+    drop(as_many);
+
+    send(4);
+    let before = Instant::now();
+    let (after, ()) = tokio::join!(queue.batch(), async {
+        tokio::time::sleep(LINGER / 2).await;
+        drop(running);
+    });
+    assert_eq!(after.unwrap().jobs.len(), 1);
+    assert!(before.elapsed() < LINGER);
+}
+
+#[tokio::test]
+async fn changes_when_they_arrive_during_a_commit_share_the_next() {
+    const CHANGES: u64 = 20;
+    let mut fixture = Fixture::new().await;
+    let links = (0..CHANGES).map(|n| link(n, &format!("c{n}")));
+    fixture.store.create_links(links.collect()).await.unwrap();
+    let config = StoreConfig {
+        timeout_ms: MINUTE,
+        ..StoreConfig::at("sqlite://changes.db")
+    };
+    let commits = Arc::new(ChangeCommit::start(&fixture.store, &config));
+    fixture.block().await;
+    let delete = |n: u64| {
+        let (commits, key) = (Arc::clone(&commits), link(n, &format!("c{n}")).key);
+        let change = LinkChange::Delete(Box::new(|_| Ok(())));
+        let actor = Actor::command_line(1);
+        tokio::spawn(async move { commits.change(key, change, actor).await })
+    };
+    // The last one is of a link that another one of them deletes.
+    let mut tasks: Vec<_> = (0..CHANGES).chain([CHANGES - 1]).map(delete).collect();
+    // All of them are in the queue by then.
+    tokio::task::yield_now().await;
+    while commits.changes.capacity() < commits.changes.max_capacity() {
+        tokio::task::yield_now().await;
+    }
+    fixture.unblock().await;
+    let repeated = tasks.pop().unwrap().await.unwrap();
+    let mut outcomes = vec![tasks.pop().unwrap().await.unwrap(), repeated];
+    outcomes.retain(|outcome| outcome.as_ref().is_ok_and(Option::is_some));
+    assert_eq!(outcomes.len(), 1, "one of two deletes the link");
+    let mut times = HashSet::new();
+    for task in tasks {
+        let changed = task.await.unwrap().unwrap().unwrap().unwrap();
+        times.insert(changed.updated_at);
+    }
+    assert!(times.len() <= LANES + 1, "{times:?}");
+    for n in 0..CHANGES {
+        assert!(!fixture.exists(&format!("c{n}")).await);
+    }
 }

@@ -42,11 +42,13 @@ edgelink_wire::settings! {
         /// processor for each answer: one a second, and one for each change. Raise `server.max_connections` and
         /// `max_connections_per_address` with it.
         pub max_polls: usize = 4_096, 1..=1_000_000;
-        /// How long a new alias, a PATCH or a DELETE waits until the feed has carried it. Answered earlier, edges may show
-        /// the link as it was for a moment.
-        pub alias_wait_ms: Duration = Duration::from_millis(500), 0..=10_000;
-        /// How much longer it waits, so that edges have applied it.
-        pub alias_settle_ms: Duration = Duration::from_millis(25), 0..=10_000;
+        /// Workers of edges that are known by name, so that changes wait until each has acknowledged them, at any control plane. For
+        /// further ones they wait 25 ms. Each takes about 200 bytes.
+        pub max_pollers: usize = 65_536, 1..=10_000_000;
+        /// Longest time that the answer to a change waits until every worker has acknowledged it: of a new alias, a PATCH, a DELETE, or a
+        /// domain. A worker that is not heard of for 5 s is not waited for. With less than 5000, edges may show a
+        /// link as it was for a moment after the answer, while a worker does not answer.
+        pub alias_wait_ms: Duration = Duration::from_secs(5), 0..=10_000;
     }
 }
 

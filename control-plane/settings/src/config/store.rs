@@ -47,8 +47,8 @@ edgelink_wire::settings! {
 
     /// Redis, which all control planes of a deployment share.
     ///
-    /// Beside the commands and scripts on its keys (`link:*`, `lock:*`, `feed`, `{feed}:state`, `{limits}:*`, `edgelink:listeners`) and the channels
-    /// `edgelink:nudge` and `edgelink:clicks`, the Redis user needs `INFO`, `MEMORY USAGE` and, in a cluster, `CLUSTER SLOTS`: by them the publisher
+    /// Beside the commands and scripts on its keys (`link:*`, `lock:*`, `feed`, `{feed}:state`, `{limits}:*`, `edgelink:listeners`, `edgelink:replicas`)
+    /// and the channels `edgelink:nudge`, `edgelink:alive:*`, `edgelink:workers` and `edgelink:clicks`, the Redis user needs `INFO`, `MEMORY USAGE` and, in a cluster, `CLUSTER SLOTS`: by them the publisher
     /// notices that Redis is not as it was left. In a cluster keep `cluster-node-timeout` at 5000 or more, so that no replica
     /// that is behind takes over while records of its master still count.
     pub struct RedisConfig {

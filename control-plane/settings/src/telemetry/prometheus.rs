@@ -109,9 +109,9 @@ metrics! {
     PUBLISHER_FAILURES: Counter "edgelink_publisher_failures_total";
     /// Changes in the outbox that this version cannot read.
     PUBLISHER_MALFORMED: Counter "edgelink_publisher_malformed_total";
-    /// Age of the oldest change that waits to be published.
+    /// Age of the oldest change in the outbox. Published ones are deleted within a second.
     OUTBOX_AGE: Gauge "edgelink_outbox_age_seconds";
-    /// Changes that wait to be published, counted up to 100,000.
+    /// Changes in the outbox, counted up to 100,000.
     OUTBOX_ROWS: Gauge "edgelink_outbox_rows";
     /// Everything that was committed longer ago has come by the feed; `+Inf` while that is not known. Above
     /// `feed.max_age_ms` nothing cached is used.
@@ -120,6 +120,10 @@ metrics! {
     FEED_GENERATIONS: Counter "edgelink_feed_generations_total", "`reason` (local, empty, lost, nodes, flush, database)";
     /// How often changes were missing in the feed.
     FEED_GAPS: Counter "edgelink_feed_gaps_total";
+    /// From the commit of a change that a client waits for until it is answered, by why it is: every worker has acknowledged the change
+    /// (`acknowledged`), or all but some whose leases ended (`expired`), or not all in `feed.alias_wait_ms` (`late`), or the feed
+    /// is not current (`not_current`).
+    CHANGE_VISIBLE_SECONDS: Histogram "edgelink_change_visible_seconds", "`outcome` (acknowledged, expired, late, not_current)";
     /// Entries of the feed that cannot be read.
     FEED_MALFORMED: Counter "edgelink_feed_malformed_total";
     /// Clicks counted.

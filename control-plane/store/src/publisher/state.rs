@@ -1,7 +1,7 @@
 //! The row by which the replicas agree on the publisher, and the rules for taking its lease.
 
 use crate::leases::MAX_LEASE_MILLIS;
-use edgelink_wire::FeedPosition;
+use edgelink_wire::{FeedPoint, FeedPosition};
 
 /// Milliseconds that a publisher writing to its own process waits after the lease of one writing to Redis has expired, unless
 /// it was released: the latter may be restarting, and the former may be running by mistake.
@@ -62,10 +62,10 @@ pub struct LeaseClaim<'a> {
     /// Duration of the lease, in milliseconds.
     pub lease_millis: u64,
     /// The generation in which it publishes, and the last entry known to be published there.
-    pub published: Option<(u64, FeedPosition)>,
+    pub published: Option<FeedPoint>,
     /// A generation, and a position that the row is known to have had in it. If the row is behind it, its position stays unchanged, to
     /// show that the database went back.
-    pub seen: (u64, FeedPosition),
+    pub seen: FeedPoint,
     /// The greatest token before the database went back; `None` if it is not known to have. A lease of equal kind
     /// without a greater token is void, because its owner does not know.
     pub lost: Option<u64>,

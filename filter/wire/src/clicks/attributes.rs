@@ -119,16 +119,27 @@ pub fn language(value: &[u8]) -> &[u8] {
 pub fn referrer<'a>(value: &'a [u8], own: &[u8], room: &'a mut [u8; MAX_HOST]) -> Option<&'a [u8]> {
     let scheme = value.iter().take(32).position(|byte| *byte == b':')?;
     let rest = value.get(scheme..)?.strip_prefix(b"://")?;
-    let is_end = |byte: &u8| matches!(byte, b'/' | b'?' | b'#');
-    let authority = rest.split(is_end).next().unwrap_or_default();
-    let host = without_port(authority.rsplit(|byte| *byte == b'@').next()?);
+    let (mut start, mut end) = (0, rest.len());
+    for (at, byte) in rest.iter().enumerate() {
+        match byte {
+            b'/' | b'?' | b'#' => {
+                end = at;
+                break;
+            }
+            b'@' => start = at + 1,
+            _ => {}
+        }
+    }
+    let host = without_port(rest.get(start..end)?);
     let host = host.strip_suffix(b".").unwrap_or(host);
-    let may_stand = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_[:]".contains(byte);
-    let is_host = !host.is_empty() && host.iter().all(may_stand);
+    let kinds = host.iter().fold(0, |all, byte| {
+        all | HOST_BYTES.get(usize::from(*byte)).unwrap_or(&NOT_OF_HOST)
+    });
+    let is_host = !host.is_empty() && kinds & NOT_OF_HOST == 0;
     if !is_host || host.eq_ignore_ascii_case(without_port(own)) {
         return None;
     }
-    if !host.iter().any(u8::is_ascii_uppercase) {
+    if kinds & UPPER_CASE == 0 {
         return (host.len() <= MAX_HOST).then_some(host);
     }
     let room = room.get_mut(..host.len())?;
@@ -136,6 +147,28 @@ pub fn referrer<'a>(value: &'a [u8], own: &[u8], room: &'a mut [u8; MAX_HOST]) -
     room.make_ascii_lowercase();
     Some(room)
 }
+
+/// Flags of [`HOST_BYTES`].
+const NOT_OF_HOST: u8 = 1;
+const UPPER_CASE: u8 = 2;
+
+/// What each byte is in a host.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler: out of bounds would not build"
+)]
+const HOST_BYTES: [u8; 256] = {
+    let (mut kinds, mut byte) = ([NOT_OF_HOST; 256], 0);
+    while byte < kinds.len() {
+        kinds[byte] = match byte as u8 {
+            b'A'..=b'Z' => UPPER_CASE,
+            b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b'[' | b':' | b']' => 0,
+            _ => NOT_OF_HOST,
+        };
+        byte += 1;
+    }
+    kinds
+};
 
 fn without_port(authority: &[u8]) -> &[u8] {
     let separator = match authority.first() {

@@ -49,9 +49,9 @@ impl VisitorKeys {
 
     /// The secret that is valid at `now`, in unix seconds; `None` if there is none.
     #[must_use]
-    pub fn at(&self, now: u64) -> Option<&VisitorSecret> {
+    pub fn at(&self, now: u64) -> Option<&VisitorKey> {
         let counts = |key: &&VisitorKey| (key.from..key.until).contains(&now);
-        self.0.iter().find(counts).map(|key| &**key.secret)
+        self.0.iter().find(counts)
     }
 
     /// The latest end of validity of any secret; 0 if there are none.
@@ -162,7 +162,8 @@ mod tests {
             (20, Some(2)),
             (30, None),
         ] {
-            assert_eq!(keys.at(now), byte.map(|byte| [byte; 16]).as_ref(), "{now}");
+            let secret = keys.at(now).map(|key| **key.secret);
+            assert_eq!(secret, byte.map(|byte| [byte; 16]), "{now}");
         }
         assert_eq!(keys.until(), 30);
         keys.forget(20);
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(keys.all().len(), MAX_KEYS);
         keys.add(VisitorKeys::new(vec![key(7, 8, 2), key(3, 4, 3)]));
         assert_eq!(keys.all().len(), MAX_KEYS);
-        assert_eq!(keys.at(3), Some(&[1; 16]), "of an earlier one");
+        assert_eq!(keys.at(3), Some(&key(0, 9, 1)), "of an earlier one");
         assert_eq!(keys.all().last(), Some(&key(3, 4, 3)));
     }
 

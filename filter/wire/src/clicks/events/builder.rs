@@ -13,6 +13,15 @@ use std::ops::Range;
 /// Texts of an event: the key and its attributes.
 const TEXTS: usize = 6 + UTM;
 
+/// Recent texts that are kept for each attribute, a power of two.
+const RECENT: usize = 16;
+
+const NONE_RECENT: [[TextSpan; RECENT]; TEXTS] = [[TextSpan {
+    start: 0,
+    length: 0,
+    number: 0,
+}; RECENT]; TEXTS];
+
 /// The most bytes of an event: all its texts are new, and each number has its maximum length.
 const MAX_EVENT_BYTES: usize =
     TEXTS * (MAX_TEXT + 2) + (TEXTS + 2) * varint::MOST_BYTES + 2 + size_of::<u64>() + 16;
@@ -31,8 +40,8 @@ pub struct EventsBuilder<S> {
     first: u64,
     /// The numbers of the texts, by their hash.
     numbers: HashTable<TextSpan>,
-    /// The text of each attribute in the last event.
-    last: [TextSpan; TEXTS],
+    /// Texts of recent events, by attribute and [`place_of`] them: most clicks have some of them, which are found without a hash.
+    recent: [[TextSpan; RECENT]; TEXTS],
     texts: Vec<u8>,
     events: Vec<u8>,
     count: usize,
@@ -77,7 +86,7 @@ impl<S: BuildHasher> EventsBuilder<S> {
             max_bytes: max_bytes.min(MAX_BYTES),
             first: 0,
             numbers: HashTable::new(),
-            last: [TextSpan::default(); TEXTS],
+            recent: NONE_RECENT,
             texts: Vec::new(),
             events: Vec::new(),
             count: 0,
@@ -196,7 +205,7 @@ impl<S: BuildHasher> EventsBuilder<S> {
         varint::write(self.count as u64, &mut bytes);
         bytes.append(&mut self.events);
         self.numbers.clear();
-        self.last = [TextSpan::default(); TEXTS];
+        self.recent = NONE_RECENT;
         let clicks = std::mem::take(&mut self.clicks);
         let count = std::mem::take(&mut self.count) as u64;
         Encoded {
@@ -206,27 +215,31 @@ impl<S: BuildHasher> EventsBuilder<S> {
         }
     }
 
-    /// Writes the number of a text. `place` is the index of its attribute, whose text is often the one of the last event.
+    /// Writes the number of a text. `attribute` is the index of its attribute.
     #[inline]
-    fn write_text(&mut self, place: usize, text: &[u8]) {
+    fn write_text(&mut self, attribute: usize, text: &[u8]) {
         let text = text.get(..MAX_TEXT).unwrap_or(text);
-        let last = self.last.get(place).copied().unwrap_or_default();
-        let found = if is_same(last.bytes(&self.texts), text) {
-            last
+        let place = place_of(text);
+        let recent = self.recent.get(attribute);
+        let recent = recent.and_then(|recent| recent.get(place));
+        let recent = recent.copied().unwrap_or_default();
+        let found = if is_same(recent.bytes(&self.texts), text) {
+            recent
         } else {
-            self.find(place, text)
+            self.find((attribute, place), text)
         };
         varint::write(found.number.into(), &mut self.events);
     }
 
     #[inline(never)]
-    fn find(&mut self, place: usize, text: &[u8]) -> TextSpan {
+    fn find(&mut self, (attribute, place): (usize, usize), text: &[u8]) -> TextSpan {
         let found = match self.look_up(text) {
             Ok(found) => found,
             Err(hash) => self.add(text, hash),
         };
-        if let Some(last) = self.last.get_mut(place) {
-            *last = found;
+        let recent = self.recent.get_mut(attribute);
+        if let Some(recent) = recent.and_then(|recent| recent.get_mut(place)) {
+            *recent = found;
         }
         found
     }
@@ -265,6 +278,19 @@ impl<S: BuildHasher> EventsBuilder<S> {
         self.numbers.insert_unique(hash, added, hash_of);
         added
     }
+}
+
+/// A place among [`RECENT`] for a text, by its length, its end, and its middle, where user agents differ.
+#[inline]
+fn place_of(text: &[u8]) -> usize {
+    let number = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes);
+    let (_, middle) = text.split_at_checked(text.len() / 2).unwrap_or_default();
+    let mixed = match (text.last_chunk(), middle.first_chunk()) {
+        (Some(end), Some(middle)) => number(end) ^ number(middle).rotate_left(16),
+        _ => text.iter().fold(0, |all, byte| all << 8 | u32::from(*byte)),
+    };
+    let mixed = (mixed ^ text.len() as u32).wrapping_mul(0x9e37_79b1);
+    (mixed >> (u32::BITS - RECENT.ilog2())) as usize
 }
 
 fn hash(hasher: &impl BuildHasher, text: &[u8]) -> u64 {
