@@ -13,29 +13,6 @@ readonly redis_cluster='lb_policy: CLUSTER_PROVIDED
         redirect_refresh_threshold: 1
         failure_refresh_threshold: 3'
 
-# In front of the filter: a bucket for each address that visitors come from (IPv6: each /64), in this process.
-readonly rate_limit='
-          - name: envoy.filters.http.local_ratelimit
-            typed_config:
-              "@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
-              stat_prefix: edge
-              filter_enabled: { default_value: { numerator: 100, denominator: HUNDRED } }
-              filter_enforced: { default_value: { numerator: 100, denominator: HUNDRED } }
-              rate_limits:
-              - actions:
-                - masked_remote_address: { v4_prefix_mask_len: 32, v6_prefix_mask_len: 64 }
-              descriptors:
-              - entries: [{ key: masked_remote_address }]
-                token_bucket: &bucket { max_tokens: BURST, tokens_per_fill: PER_SECOND, fill_interval: 1s }
-              # The bucket of requests without an address, of which there are none.
-              token_bucket: *bucket
-              always_consume_default_token_bucket: false
-              # Addresses that are remembered, by each of which some hundred bytes are held.
-              max_dynamic_descriptors: 50000
-              response_headers_to_add:
-              - header: { key: retry-after, value: "1" }
-              - header: { key: cache-control, value: no-store }'
-
 # Of the admin interface, which has no password, what Prometheus and probes ask for.
 readonly metrics_listener='
   - name: metrics
@@ -132,6 +109,35 @@ readonly otlp_cluster='
       endpoints:
       - lb_endpoints: ENDPOINTS'
 
+# How clusters of control planes are watched: by requests and by probes.
+readonly care='
+    circuit_breakers:
+      thresholds:
+      - priority: DEFAULT
+        max_connections: 256
+        max_pending_requests: 4096
+        max_requests: 4096
+        max_retries: 256
+        track_remaining: true
+    # One bad replica is left out; when all are bad they are tried none the less (the panic threshold of 50 per cent).
+    health_checks:
+    - timeout: 1s
+      interval: 2s
+      interval_jitter: 0.5s
+      no_traffic_interval: 5s
+      unhealthy_interval: 1s
+      unhealthy_threshold: 2
+      healthy_threshold: 1
+      http_health_check: { path: /health/ready }
+    outlier_detection:
+      interval: 1s
+      consecutive_5xx: 10
+      split_external_local_origin_errors: true
+      consecutive_local_origin_failure: 5
+      base_ejection_time: 2s
+      max_ejection_time: 30s
+      max_ejection_percent: 50'
+
 # They are asked of a cluster of their own: the token of the edge API is not for what visitors send.
 readonly pages_cluster='
   - name: pages
@@ -143,10 +149,7 @@ readonly pages_cluster='
       envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
         "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
         common_http_protocol_options: { idle_timeout: 30s }
-        explicit_http_config: { http_protocol_options: {} }PAGES_TLS
-    circuit_breakers: *breakers
-    health_checks: *health
-    outlier_detection: *outliers
+        explicit_http_config: { http_protocol_options: {} }PAGES_TLSCARE
     load_assignment:
       cluster_name: pages
       endpoints:

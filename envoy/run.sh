@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fills envoy/bootstrap.yaml and envoy/plugin.json in, and becomes Envoy, with the filter as a Wasm or a native module. Arguments are passed on to Envoy
 # (`envoy/run.sh --mode validate` checks the configuration). `envoy/run.sh --render FOLDER` starts no Envoy and writes the
-# filled files into the folder. `envoy/run.sh --token` gives the Envoy that runs the token as it is by now. The environment variables
+# filled files into the folder; `envoy/run.sh --settings FOLDER` writes the settings alone, as edgelink.json, for the module of nginx.
+# `envoy/run.sh --token` gives the Envoy that runs the token as it is by now. The environment variables
 # are described in control-plane/book/docs/reference/envoy-settings.md.
 set -euo pipefail
 
@@ -133,22 +134,51 @@ write_token() {
   mv "$filled/edge-token.new" "$filled/edge-token"
 }
 
-# Where Envoy has the token from: a file that it reads, or the configuration of the filter.
-set_token() {
+# How control planes are reached, by Envoy's cluster or by the native module itself, and where the token is from: a file that is read
+# again, or the configuration of the filter.
+set_control_plane() {
+  local fields=()
   read_token
-  values[PLUGIN_TOKEN]='' values[TOKEN_INJECTOR]=''
   set_string EDGE_TOKEN "$token"
+  values[TOKEN_INJECTOR]=''
+  "set_control_plane_of_$filter"
   case ${EDGELINK_TOKEN_IN_PLUGIN:-false} in
-  true)
-    values[PLUGIN_TOKEN]=$'\n    "token": "'"${values[EDGE_TOKEN]}\","
-    return
+  true) fields+=("\"token\": \"${values[EDGE_TOKEN]}\"") ;;
+  false)
+    write_token
+    "set_token_of_$filter"
     ;;
-  false) ;;
   *) fail "EDGELINK_TOKEN_IN_PLUGIN must be true or false, not '$EDGELINK_TOKEN_IN_PLUGIN'" ;;
   esac
-  write_token
+  local text
+  printf -v text ',\n    %s' "${fields[@]}"
+  values[CONTROL_PLANE]=${text:6}
+}
+
+set_control_plane_of_wasm() {
+  values[CONTROL_PLANE_ENDPOINTS]=$(endpoint_list EDGELINK_CONTROL_PLANES "$control_planes")
+  fields+=('"cluster": "control_plane"')
+}
+
+set_token_of_wasm() {
   set_secret edge-token "generic_secret: { secret: $(watched "$place/edge-token") }"
   values[TOKEN_INJECTOR]=${token_injector/SECRET/"$secret"}
+}
+
+set_control_plane_of_native() {
+  local scheme=http servers
+  [[ -z ${EDGELINK_CONTROL_PLANE_CA:-} ]] || scheme=https
+  servers=$scheme://${control_planes//,/,$scheme:\/\/}
+  fields+=("\"servers\": $(string_list "$servers")")
+  [[ $scheme == https ]] || return 0
+  native_file control-plane caFile EDGELINK_CONTROL_PLANE_CA
+  native_file control-plane certificateFile EDGELINK_CLIENT_CERTIFICATE
+  native_file control-plane keyFile EDGELINK_CLIENT_KEY
+  [[ -z ${EDGELINK_CONTROL_PLANE_NAME:-} ]] || fields+=("\"serverName\": \"$(escape "$EDGELINK_CONTROL_PLANE_NAME")\"")
+}
+
+set_token_of_native() {
+  fields+=("\"tokenFile\": \"$(escape "$place/edge-token")\"")
 }
 
 # Replaces the token of the Envoy that runs with this state folder.
@@ -215,22 +245,22 @@ set_redis_of_native() {
   split_endpoints EDGELINK_REDIS_SERVERS "$redis_servers" >/dev/null
   fields+=("\"mode\": \"${modes[$1]}\"" "\"servers\": $(string_list "$redis_servers")")
   [[ -z ${EDGELINK_REDIS_SENTINEL:-} ]] || fields+=("\"sentinel\": \"$(escape "$EDGELINK_REDIS_SENTINEL")\"")
-  redis_file passwordFile EDGELINK_REDIS_PASSWORD_FILE
+  native_file redis passwordFile EDGELINK_REDIS_PASSWORD_FILE
   if [[ -z ${EDGELINK_REDIS_CA:-} ]]; then
     [[ -z ${EDGELINK_REDIS_NAME:-} ]] || fail 'EDGELINK_REDIS_NAME needs EDGELINK_REDIS_CA: without it there is no TLS'
     return 0
   fi
-  redis_file caFile EDGELINK_REDIS_CA
-  redis_file certificateFile EDGELINK_CLIENT_CERTIFICATE
-  redis_file keyFile EDGELINK_CLIENT_KEY
+  native_file redis caFile EDGELINK_REDIS_CA
+  native_file redis certificateFile EDGELINK_CLIENT_CERTIFICATE
+  native_file redis keyFile EDGELINK_CLIENT_KEY
   [[ -z ${EDGELINK_REDIS_NAME:-} ]] || fields+=("\"serverName\": \"$(escape "$EDGELINK_REDIS_NAME")\"")
 }
 
-# redis_file FIELD VARIABLE: has the native module read that file, if the variable names one.
-redis_file() {
-  [[ -n ${!2:-} ]] || return 0
-  secret_files "redis-$1" "$2" "${!2}"
-  fields+=("\"$1\": \"$(escape "${found[0]}")\"")
+# native_file NAME FIELD VARIABLE: has the native module read that file, if the variable names one.
+native_file() {
+  [[ -n ${!3:-} ]] || return 0
+  secret_files "$1-$2" "$3" "${!3}"
+  fields+=("\"$2\": \"$(escape "${found[0]}")\"")
 }
 
 # The password that redis_proxy logs in with, in a file.
@@ -247,12 +277,9 @@ set_redis_password() {
 # How many requests of an address are answered; none of them are limited without a rate.
 set_rate_limit() {
   local per_second=$1 burst=$2
-  values[RATE_LIMIT]=''
-  [[ $per_second =~ ^[0-9]{1,9}$ ]] || fail "EDGELINK_RATE_PER_SECOND must be a whole number, not '$per_second'"
-  [[ $burst =~ ^[1-9][0-9]{0,8}$ ]] || fail "EDGELINK_RATE_BURST must be a whole number from 1 on, not '$burst'"
-  ((10#$per_second)) || return 0
-  values[RATE_LIMIT]=${rate_limit/BURST/"$burst"}
-  values[RATE_LIMIT]=${values[RATE_LIMIT]/PER_SECOND/"$per_second"}
+  [[ $per_second =~ ^(0|[1-9][0-9]{0,5})$ ]] || fail "EDGELINK_RATE_PER_SECOND must be a whole number up to 999999, not '$per_second'"
+  [[ $burst =~ ^[1-9][0-9]{0,8}$ ]] || fail "EDGELINK_RATE_BURST must be a whole number from 1 to 999999999, not '$burst'"
+  ((per_second == 0)) || values[SECTIONS]+=$',\n  "limit": { "perSecond": '"$per_second, \"burst\": $burst }"
 }
 
 # both_families ADDRESS: Envoy takes IPv4 at :: only if it is told so, and refuses to be told so of other addresses.
@@ -313,6 +340,7 @@ set_public_pages() {
     values[PUBLIC_PAGES]=${public_pages/PREFIX/"$2"}${root_page/PREFIX/"$2"}
     [[ $2 != / ]] || values[PUBLIC_PAGES]+=$robots_page
     values[PAGES_CLUSTER]=${pages_cluster/ENDPOINTS/"$(endpoint_list EDGELINK_PAGES "${EDGELINK_PAGES:-$control_planes}")"}
+    values[PAGES_CLUSTER]=${values[PAGES_CLUSTER]/CARE/"$care"}
     values[PAGES_CLUSTER]=${values[PAGES_CLUSTER]/PAGES_TLS/"${values[CONTROL_PLANE_TLS]}"}
     ;;
   *) fail "EDGELINK_PUBLIC_PAGES must be true or false, not '$1'" ;;
@@ -362,6 +390,7 @@ set_geo() {
 }
 
 filter=${EDGELINK_FILTER:-wasm}
+[[ ${1:-} != --settings ]] || filter=native # they are alike
 redis_servers=${EDGELINK_REDIS_SERVERS:-127.0.0.1:6380}
 umask 077 # the filled files may hold secrets
 if [[ ${1:-} == --token ]]; then
@@ -393,10 +422,10 @@ values[EDGE_BOTH_FAMILIES]=$(both_families "${EDGELINK_EDGE_ADDRESS:-}")
 set_string ACCESS_LOG "${EDGELINK_ACCESS_LOG:-/dev/stdout}"
 values[DOMAINS]=$(string_list "${EDGELINK_DOMAINS:-127.0.0.1:${values[EDGE_PORT]}}")
 control_planes=${EDGELINK_CONTROL_PLANES:-127.0.0.1:${EDGELINK_API_PORT:-8081}}
-values[CONTROL_PLANE_ENDPOINTS]=$(endpoint_list EDGELINK_CONTROL_PLANES "$control_planes")
+split_endpoints EDGELINK_CONTROL_PLANES "$control_planes" >/dev/null
 
 filled=$state/envoy
-if [[ ${1:-} == --render ]]; then filled=${2:?the folder to write into is missing}; fi
+if [[ ${1:-} == --render || ${1:-} == --settings ]]; then filled=${2:?the folder to write into is missing}; fi
 mkdir -p "$filled"
 filled=$(realpath "$filled")
 place=$filled # where Envoy finds them
@@ -405,7 +434,9 @@ set_own_certificate
 tls_to control-plane EDGELINK_CONTROL_PLANE_CA EDGELINK_CONTROL_PLANE_NAME "$control_planes${EDGELINK_PAGES:+,$EDGELINK_PAGES}"
 values[CONTROL_PLANE_TLS]=$tls
 set_public_pages "${EDGELINK_PUBLIC_PAGES:-true}" "${values[PREFIX]}"
-set_token
+set_control_plane
+values[CARE]=$care values[CONTROL_PLANE_CLUSTER]=''
+[[ $filter == native ]] || values[CONTROL_PLANE_CLUSTER]=$'\n'$(fill "$here/control-plane.yaml")
 unset EDGELINK_EDGE_TOKEN EDGELINK_AUTH_EDGE_TOKENS # `up.sh` exports the latter for the control plane
 
 [[ -z ${EDGELINK_REDIS:-} ]] || set_redis "$EDGELINK_REDIS"
@@ -416,6 +447,10 @@ set_geo "${EDGELINK_COUNTRY_HEADER:-}" "${EDGELINK_CITY_HEADER:-}"
 unset EDGELINK_REDIS_PASSWORD
 
 plugin=$(fill "${EDGELINK_ENVOY_PLUGIN:-$here/plugin.json}")
+if [[ ${1:-} == --settings ]]; then
+  printf '%s\n' "$plugin" >"$filled/edgelink.json"
+  exit 0
+fi
 set_string PLUGIN_CONFIGURATION "$plugin"
 values[FILTER]=$'\n'$(fill "$here/$filter.yaml")
 fill "${EDGELINK_ENVOY_BOOTSTRAP:-$here/bootstrap.yaml}" >"$filled/bootstrap.yaml"

@@ -3,6 +3,7 @@
 #   small    `make run`: the control plane (SQLite, no other server) and Envoy. When one ends, the other is stopped
 #   full     `make run-full`: MariaDB, Redis, two control planes, Envoy that asks Redis directly, and nginx in front
 #   cluster  `make run-cluster`: the same with a Redis Cluster, which Envoy asks through its pool
+# With EDGELINK_FILTER=nginx (`make FILTER=nginx run`) there is no Envoy: nginx itself is the edge, with edgelink's module.
 # The latter two start ClickHouse too if EDGELINK_ANALYTICS_ENGINE is clickhouse (`make ANALYTICS=clickhouse run-full`),
 # and Prometheus if EDGELINK_OBSERVE is 1 (`make OBSERVE=1 run-full`).
 # A part of the latter two that ends is started again; one that ends again and again ends everything.
@@ -27,7 +28,7 @@ export EDGELINK_ADMIN_PORT=${EDGELINK_ADMIN_PORT:-9901}
 export EDGELINK_EDGE_TOKEN_FILE=$EDGELINK_STATE_DIR/edge-token
 export EDGELINK_WASM=${EDGELINK_WASM:-$modules/edgelink_filter.wasm}
 export EDGELINK_BRIDGE_WASM=${EDGELINK_BRIDGE_WASM:-$modules/edgelink_resp_bridge.wasm}
-export EDGELINK_FILTER=${EDGELINK_FILTER:-wasm} # or native
+export EDGELINK_FILTER=${EDGELINK_FILTER:-wasm} # or native, or nginx
 export EDGELINK_NATIVE=${EDGELINK_NATIVE:-$target/$profile/libedgelink.so}
 export EDGELINK_TIER_HEADER=${EDGELINK_TIER_HEADER:-true}
 export EDGELINK_CLICKS=${EDGELINK_CLICKS:-true}
@@ -65,6 +66,13 @@ start_control_plane() {
   await_url "http://127.0.0.1:$2/health/ready"
 }
 
+# nginx as the edge. All of its workers begin to read the feed as they start.
+start_nginx_edge() {
+  export EDGELINK_WORKERS=${EDGELINK_WORKERS:-$(getconf _NPROCESSORS_ONLN)}
+  start nginx "$root/nginx/module/run.sh"
+  await_url "$edge/health/ready"
+}
+
 start_envoy() {
   export EDGELINK_WORKERS=${EDGELINK_WORKERS:-$(getconf _NPROCESSORS_ONLN)}
   start envoy "$root/envoy/run.sh"
@@ -86,7 +94,7 @@ start_small() {
   export EDGELINK_STORE_URL=${EDGELINK_STORE_URL:-sqlite://$state/edgelink.db}
   export EDGELINK_FEED=${EDGELINK_FEED:-poll}
   start_control_plane control-plane "$EDGELINK_API_PORT"
-  start_envoy
+  if [[ $EDGELINK_FILTER == nginx ]]; then start_nginx_edge; else start_envoy; fi
 }
 
 # What full and cluster share. The first control plane makes the schema and the admin key.
@@ -99,8 +107,8 @@ start_production_shape() {
   start_control_plane control-plane-2 "$EDGELINK_API2_PORT"
   export EDGELINK_CONTROL_PLANES=127.0.0.1:$EDGELINK_API_PORT,127.0.0.1:$EDGELINK_API2_PORT
   export EDGELINK_WORKERS=${EDGELINK_WORKERS:-2}
-  start_envoy
-  start_front
+  [[ $EDGELINK_FILTER == nginx ]] || start_envoy
+  start_front # which is the edge, where there is no Envoy
   if wants_prometheus; then start_prometheus; fi
 }
 
@@ -113,7 +121,7 @@ edgelink is ready. Ctrl-C stops it.
 
   edge         $edge
   API          $api/api/v1
-  Envoy admin  http://127.0.0.1:$EDGELINK_ADMIN_PORT
+$(print_admin)
   admin key    $state/admin-key
   logs         $logs/
   process ids  $state/*.pid
@@ -127,6 +135,16 @@ Create a link, and follow the shortUrl of the answer:
   $follow/<shortCode>     # 302, x-edgelink-tier: lru
 
 TOUR
+}
+
+print_admin() {
+  local port=$EDGELINK_ADMIN_PORT
+  [[ $shape == small ]] || port=$EDGELINK_FRONT_STATUS_PORT
+  if [[ $EDGELINK_FILTER == nginx ]]; then
+    printf '  metrics      http://127.0.0.1:%s/metrics\n' "$port"
+  else
+    printf '  Envoy admin  http://127.0.0.1:%s\n' "$EDGELINK_ADMIN_PORT"
+  fi
 }
 
 # Those that the small shape has not.
@@ -147,7 +165,14 @@ SERVERS
 case $EDGELINK_FILTER in
 wasm) module=$EDGELINK_WASM ;;
 native) module=$EDGELINK_NATIVE ;;
-*) fail "EDGELINK_FILTER must be wasm or native, not '$EDGELINK_FILTER'" ;;
+nginx)
+  # shellcheck source=nginx/shared.sh
+  source "$root/nginx/shared.sh"
+  export EDGELINK_NGINX_MODULE=${EDGELINK_NGINX_MODULE:-$(built_module "$target")}
+  module=$EDGELINK_NGINX_MODULE
+  [[ $shape == small ]] || edge=$front
+  ;;
+*) fail "EDGELINK_FILTER must be wasm, native or nginx, not '$EDGELINK_FILTER'" ;;
 esac
 [[ -r $module ]] || fail "$module is not built (make FILTER=$EDGELINK_FILTER run builds it)"
 port_is_free "$EDGELINK_EDGE_PORT" EDGELINK_EDGE_PORT

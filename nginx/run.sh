@@ -14,13 +14,6 @@ case "$*" in
 *) start "$folder/nginx.conf" "$@" ;;
 esac
 
-# set_path PLACEHOLDER VARIABLE VALUE: nginx has no way to write a dollar sign.
-set_path() {
-  [[ -n $3 ]] || fail "$2 is missing"
-  [[ $3 != *'$'* ]] || fail "$2 cannot have a dollar sign: '$3'"
-  set_string "$1" "$3"
-}
-
 # Where nginx listens.
 set_addresses() {
   local item items=() http='' https=''
@@ -34,17 +27,6 @@ set_addresses() {
   done
   values[HTTP_LISTEN]=$http
   values[HTTPS_LISTEN]=$https
-}
-
-# server_list VARIABLE host:port,... [OPTION] -> nginx's servers of an upstream
-server_list() {
-  local endpoints host port list=
-  endpoints=$(split_endpoints "$1" "$2")
-  while read -r host port; do
-    [[ $host != *:* ]] || host=[$host]
-    list+="    server $host:$port max_fails=3 fail_timeout=5s${3:+ $3};"$'\n'
-  done <<<"$endpoints"
-  printf '%s' "$list"
 }
 
 # TLS to the control planes, whose certificate has to be of the authority and for the name; none without an authority.
@@ -114,6 +96,26 @@ set_geo() {
   values[GEO_HEADERS]+="    proxy_set_header $header \$$2;"$'\n'
 }
 
+# Who answers: Envoys, or with EDGELINK_FILTER=nginx the module, in this nginx.
+set_edge() {
+  values[MODULE]='' values[METRICS]=''
+  if [[ $1 != nginx ]]; then
+    values[ANSWER]="      set \$answered_by \$pool;
+      proxy_pass http://\$pool;
+      proxy_read_timeout ${values[ANSWER_SECONDS]}s;"
+    return
+  fi
+  [[ -r ${EDGELINK_NGINX_MODULE:-} ]] || fail "EDGELINK_NGINX_MODULE names no module ('${EDGELINK_NGINX_MODULE:-}'): make nginx-module builds it"
+  set_path MODULE EDGELINK_NGINX_MODULE "$(realpath "$EDGELINK_NGINX_MODULE")"
+  values[MODULE]="load_module \"${values[MODULE]}\";"
+  values[METRICS]=$'    location = /metrics {\n      edgelink_metrics;\n    }'
+  # What has no link may be a page of the control planes.
+  values[ANSWER]="      set \$answered_by edge;
+      edgelink \"${values[FOLDER]}/edgelink.json\";
+      try_files /-/none @control_planes;"
+  (umask 077 && EDGELINK_TRUSTED_HOPS=0 "$here/../envoy/run.sh" --settings "$folder")
+}
+
 # Root's nginx has workers of another user.
 set_user() {
   values[USER]=''
@@ -170,6 +172,8 @@ set_proxies "${EDGELINK_PROXIES:-}"
 values[GEO_HEADERS]=''
 set_geo COUNTRY_VALUE country EDGELINK_COUNTRY_HEADER
 set_geo CITY_VALUE city EDGELINK_CITY_HEADER
+
+set_edge "${EDGELINK_FILTER:-wasm}"
 
 umask 022 # workers read these files, and there is no secret in them
 new=$folder/new

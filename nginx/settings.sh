@@ -3,8 +3,9 @@
 
 # shellcheck source=envoy/templates.sh
 source "$here/../envoy/templates.sh"
+# shellcheck source=nginx/shared.sh
+source "$here/shared.sh"
 
-PATH=$PATH:/usr/sbin:/sbin
 folder=$state/nginx
 
 # set_canary_share NAME PERCENT: the line of canary.conf; none for 0 per cent.

@@ -18,7 +18,7 @@ pub(crate) extern "C" fn proxy_on_context_create(context: u32, root: u32) {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_configure(root: u32, size: usize) -> u32 {
     let json = abi::buffer(Buffer::PluginConfiguration, size).unwrap_or_default();
-    match Settings::parse(&json) {
+    match Settings::parse(&json).and_then(Settings::for_worker) {
         Ok(settings) => {
             worker::configure(root, settings);
             1

@@ -2,14 +2,14 @@
 
 use crate::abi::{self, Clock, HostBytes, Level, Map, MetricType};
 use edgelink_filter_core::host::{
-    CasMismatch, Clients, ConnectionToken, Log, Lookups, SharedData, SharedValue,
+    CasMismatch, Clients, ConnectionToken, Log, Lookups, SharedData, SharedValue, address_of,
 };
 use edgelink_filter_core::metrics::{Metric, MetricKind, Metrics};
 use edgelink_filter_core::resp::client::Mode;
 use edgelink_filter_core::settings::{Described, RedisSettings};
 use edgelink_filter_core::time::{Moment, WallClock};
 use edgelink_wire::clicks;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::rc::Rc;
 
 /// The proxy, as far as it can be called from any callback.
@@ -139,8 +139,7 @@ pub(crate) fn edge_name() -> Option<Rc<str>> {
 impl Clients for Envoy {
     fn client_address(&self) -> Option<IpAddr> {
         let text = abi::property(CLIENT_ADDRESS)?;
-        let address: SocketAddr = std::str::from_utf8(&text).ok()?.parse().ok()?;
-        Some(address.ip())
+        address_of(&text)
     }
 
     fn cookies(&self) -> Vec<u8> {

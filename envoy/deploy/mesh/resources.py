@@ -40,6 +40,8 @@ class Edge:
         self.is_native = "dynamic_module_config" in self.filter
         configuration = self.filter["filter_config"] if self.is_native else self.filter["config"]["configuration"]
         self.plugin = {**json.loads(configuration["value"]), "readyPath": READY_PATH}
+        # Which proxies a gateway of a mesh trusts is not known here: without, all visitors may have the address of a balancer.
+        self.plugin.pop("limit", None)
         self.domains = self.plugin["domains"]
 
     def stats(self):
@@ -78,11 +80,9 @@ def resource(api, kind, name, spec, **metadata):
 def istio(edge, image):
     """Of a gateway whose pods have the label istio: edgelink-gateway, in this namespace."""
     pods = {"istio": "edgelink-gateway"}
-    # Istio makes a cluster of each Service; this one the gateway has in any case, for the pages.
-    plugin = {**edge.plugin, "controlPlane": {**edge.plugin["controlPlane"], "cluster": f"outbound|80||{API_HOST}"}}
     if edge.is_native:
-        # No resource of Istio's own loads it. The gateway has the file mounted, from the image.
-        configuration = {**edge.filter["filter_config"], "value": json.dumps(plugin)}
+        # No resource of Istio's own loads it. The gateway has the file mounted, from the image. It connects to control planes itself.
+        configuration = {**edge.filter["filter_config"], "value": json.dumps(edge.plugin)}
         manager = {"name": "envoy.filters.network.http_connection_manager", "subFilter": {"name": "envoy.filters.http.router"}}
         yield resource("networking.istio.io/v1alpha3", "EnvoyFilter", "edgelink", {
             "workloadSelector": {"labels": pods},
@@ -96,6 +96,8 @@ def istio(edge, image):
             }],
         })
     else:
+        # Istio makes a cluster of each Service; this one the gateway has in any case, for the pages.
+        plugin = {**edge.plugin, "controlPlane": {**edge.plugin["controlPlane"], "cluster": f"outbound|80||{API_HOST}"}}
         yield resource("extensions.istio.io/v1alpha1", "WasmPlugin", "edgelink", {
             "selector": {"matchLabels": pods},
             "url": f"oci://{image}",
@@ -195,14 +197,15 @@ def envoy_gateway(edge, image):
         extension = {"wasm": [{"name": "edgelink", "rootID": "edgelink", "failOpen": False, "code": code, "config": edge.plugin}]}
     yield resource("gateway.envoyproxy.io/v1alpha1", "EnvoyExtensionPolicy", "edgelink", {"targetRefs": [target], **extension})
     patches = [("listener.v3.Listener", each) for each in edge.listeners()] + [("cluster.v3.Cluster", each) for each in edge.clusters()]
-    yield resource("gateway.envoyproxy.io/v1alpha1", "EnvoyPatchPolicy", "edgelink", {
-        "targetRef": target,
-        "type": "JSONPatch",
-        "jsonPatches": [
-            {"type": f"type.googleapis.com/envoy.config.{kind}", "name": each["name"], "operation": {"op": "add", "path": "", "value": each}}
-            for kind, each in patches
-        ],
-    })
+    if patches:
+        yield resource("gateway.envoyproxy.io/v1alpha1", "EnvoyPatchPolicy", "edgelink", {
+            "targetRef": target,
+            "type": "JSONPatch",
+            "jsonPatches": [
+                {"type": f"type.googleapis.com/envoy.config.{kind}", "name": each["name"], "operation": {"op": "add", "path": "", "value": each}}
+                for kind, each in patches
+            ],
+        })
 
 
 class Dumper(yaml.SafeDumper):

@@ -51,7 +51,7 @@ EDGES = {
          [("edgelink:hit_share:rate5m{EDGE}", "{{instance}}")]),
         ("Rejects", "reqps", "503 of whatever cause, and 429 of the limit by address.",
          [(f'sum(rate(envoy_http_downstream_rq_xx{{envoy_response_code_class="5",{HTTP}}}[RATE]))', "5xx"),
-          ('sum(rate(envoy_http_local_rate_limit_rate_limited{envoy_local_http_ratelimit_prefix="edge",EDGE}[RATE]))', "429")]),
+          ('sum(rate(edgelink_requests{edgelink_outcome="limited",EDGE}[RATE]))', "429")]),
         ("Feed", "cps", "Messages applied, once a worker. A beat comes each second.", [rates("edgelink_feed", "edgelink_outcome")]),
         ("Lookups at the control plane", "reqps", "rejected: not sent, because of a bound, the open circuit or the proxy.",
          [rates("edgelink_callouts", "edgelink_outcome")]),

@@ -20,7 +20,7 @@ else
   echo "$0: without the native module: \`make native-portable\` has not built it" >&2
 fi
 install -D -m 755 -t "$root/usr/lib/edgelink/envoy" "$source"/envoy/{run,find}.sh "$here/drain.sh"
-install -D -m 644 -t "$root/usr/lib/edgelink/envoy" "$source"/envoy/{bootstrap,wasm,native,redis}.yaml "$source"/envoy/{plugin.json,fragments.sh,templates.sh,requirements.txt}
+install -D -m 644 -t "$root/usr/lib/edgelink/envoy" "$source"/envoy/{bootstrap,control-plane,wasm,native,redis}.yaml "$source"/envoy/{plugin.json,fragments.sh,templates.sh,requirements.txt}
 install -D -m 644 -t "$root/usr/lib/systemd/system" "$here"/edgelink{,-edge}.service
 for page in edgelink.1 edgelink.toml.5; do
   install -D -m 644 "$source/control-plane/man/$page" "$root/usr/share/man/man${page##*.}/$page"

@@ -155,6 +155,17 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// The answer to a request beyond the limit of its address, which gains a token within a second.
+    pub(crate) fn limited(settings: &'a Settings) -> Self {
+        Self {
+            status: 429,
+            page: None,
+            retry_after: Some("1"),
+            outcome: Outcome::Limited,
+            ..Self::unavailable(Tier::Domain, settings)
+        }
+    }
+
     /// The answer if no tier could determine whether the link exists.
     pub(crate) fn unavailable(tier: Tier, settings: &'a Settings) -> Self {
         Self {

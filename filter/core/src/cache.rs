@@ -5,7 +5,7 @@ pub(crate) mod lru;
 pub(crate) mod shared;
 
 use self::changes::Changes;
-use self::lru::{Lru, Place};
+use self::lru::{Entry, Lru, LruClicks, Place};
 use self::shared::{CacheSlot, Newer, Offer, SharedRecord, Slots};
 use crate::clicks::{Clicker, Counting, Tallied};
 use crate::flights::PendingLookup;
@@ -35,6 +35,49 @@ pub(crate) struct Caches {
     loose: Option<SharedRecord<Vec<u8>>>,
     /// Fetch time of the oldest record served since [`Self::take_oldest_served`].
     oldest_served: Option<Moment>,
+}
+
+/// Changes by a thread that reads side by side with others.
+pub(crate) struct CacheNotes {
+    clicks: LruClicks,
+    oldest_served: Option<Moment>,
+}
+
+impl CacheNotes {
+    /// Nothing so far.
+    pub(crate) fn new(hasher: SeedableRandomState) -> Self {
+        Self {
+            clicks: LruClicks::new(hasher),
+            oldest_served: None,
+        }
+    }
+
+    /// The encoded record that was found, and the counter of its clicks.
+    #[inline(always)]
+    pub(crate) fn serve<'a: 'n, 'n>(&'n mut self, hit: CacheHit<'a>) -> (&'a [u8], Clicker<'n>) {
+        let CacheHit { place, entry } = hit;
+        self.oldest_served = oldest(self.oldest_served, entry.fetched);
+        self.clicks.serve((place, entry))
+    }
+
+    /// Changes the bound of clicks outside of entries.
+    pub(crate) fn configure(&mut self, settings: &Settings) {
+        self.clicks.set_max_bytes(max_click_bytes(settings));
+    }
+}
+
+/// A fresh record in the LRU.
+#[derive(Clone, Copy)]
+pub(crate) struct CacheHit<'a> {
+    place: Place,
+    entry: &'a Entry,
+}
+
+impl<'a> CacheHit<'a> {
+    /// The encoded record.
+    pub(crate) fn record(&self) -> &'a [u8] {
+        self.entry.record()
+    }
 }
 
 /// A record that was found.
@@ -195,28 +238,52 @@ impl Caches {
         key: &[u8],
         now: Moment,
     ) -> Lookup {
-        match self.look_up_lru(key, now) {
+        match self.look_up_lru(&self.lifetimes, key, now) {
             Ok(found) => Lookup::Fresh(found),
             Err(held) => self.look_up_shared(data, key, held, now),
         }
     }
 
+    /// The lifetimes for the current request.
+    pub(crate) fn lifetimes(&self) -> &Lifetimes {
+        &self.lifetimes
+    }
+
     /// Looks for a fresh record in the LRU. The error is the entry that is not fresh, if there is one.
     #[inline(always)]
-    pub(crate) fn look_up_lru(&mut self, key: &[u8], now: Moment) -> Result<Found, Option<Held>> {
-        let Some(place) = self.lru.find(key) else {
-            return Err(None);
-        };
-        let fetched = self.lru.fetched(place);
-        let usability = self.usability(self.lru.record(place), fetched, now);
-        if usability != Usability::Fresh || self.changes.is_outdated(key, fetched) {
-            return Err(Some(Held(place)));
-        }
+    pub(crate) fn look_up_lru(
+        &self,
+        lifetimes: &Lifetimes,
+        key: &[u8],
+        now: Moment,
+    ) -> Result<Found, Option<Held>> {
+        let hit = self.hit(lifetimes, key, now)?;
         Ok(Found {
             tier: Tier::Lru,
-            place: Some(place),
-            fetched,
+            place: Some(hit.place),
+            fetched: hit.entry.fetched,
         })
+    }
+
+    /// Looks for a fresh record in the LRU, for a thread that reads side by side with others.
+    #[inline(always)]
+    pub(crate) fn hit(
+        &self,
+        lifetimes: &Lifetimes,
+        key: &[u8],
+        now: Moment,
+    ) -> Result<CacheHit<'_>, Option<Held>> {
+        let Some((place, entry)) = self.lru.entry(key) else {
+            return Err(None);
+        };
+        let fetched = entry.fetched;
+        // The record is not read where that makes no difference.
+        let is_fresh = self.freshness.is_surely_fresh(lifetimes, fetched, now)
+            || self.usability(lifetimes, entry.record(), fetched, now) == Usability::Fresh;
+        if !is_fresh || self.changes.is_outdated(key, fetched) {
+            return Err(Some(Held(place)));
+        }
+        Ok(CacheHit { place, entry })
     }
 
     /// Looks for a record in shared data; `held` is the entry in the LRU that is not fresh.
@@ -257,8 +324,7 @@ impl Caches {
 
     /// The encoded record found for `key`, and the counter of its clicks.
     pub(crate) fn serve<'a>(&'a mut self, found: Found, key: &'a [u8]) -> (&'a [u8], Clicker<'a>) {
-        let oldest = self.oldest_served.get_or_insert(found.fetched);
-        *oldest = found.fetched.min(*oldest);
+        self.note_served(found.fetched);
         match found.place {
             Some(place) => self.lru.serve(place),
             None => {
@@ -266,6 +332,18 @@ impl Caches {
                 (record, self.lru.clicker(key))
             }
         }
+    }
+
+    /// Takes over the notes of a thread that has read beside others.
+    pub(crate) fn take_over(&mut self, notes: &mut CacheNotes) {
+        if let Some(fetched) = notes.oldest_served.take() {
+            self.note_served(fetched);
+        }
+        self.lru.take_over(&mut notes.clicks);
+    }
+
+    fn note_served(&mut self, fetched: Moment) {
+        self.oldest_served = oldest(self.oldest_served, fetched);
     }
 
     /// Fetch time of the oldest record served since the last call; `None` if none was.
@@ -437,7 +515,7 @@ impl Caches {
             place,
             fetched,
         };
-        match self.usability(bytes, fetched, now) {
+        match self.usability(&self.lifetimes, bytes, fetched, now) {
             Usability::Fresh if !self.changes.is_outdated(key, fetched) => {
                 Some(Lookup::Fresh(found(Tier::SharedData)))
             }
@@ -448,17 +526,15 @@ impl Caches {
         }
     }
 
-    fn usability(&self, bytes: &[u8], fetched: Moment, now: Moment) -> Usability {
-        // Hot path: the record is not read where that makes no difference.
-        if self
-            .freshness
-            .is_surely_fresh(&self.lifetimes, fetched, now)
-        {
-            return Usability::Fresh;
-        }
+    fn usability(
+        &self,
+        lifetimes: &Lifetimes,
+        bytes: &[u8],
+        fetched: Moment,
+        now: Moment,
+    ) -> Usability {
         kind(bytes).map_or(Usability::Unusable, |kind| {
-            self.freshness
-                .usability(&self.lifetimes, kind, fetched, now)
+            self.freshness.usability(lifetimes, kind, fetched, now)
         })
     }
 
@@ -492,6 +568,12 @@ impl Caches {
             fetched: self.lru.fetched(place),
         }
     }
+}
+
+/// The older one.
+#[inline(always)]
+fn oldest(oldest: Option<Moment>, fetched: Moment) -> Option<Moment> {
+    Some(oldest.map_or(fetched, |oldest| oldest.min(fetched)))
 }
 
 /// Latest moment at which a record of that rev, fetched at `at`, is known to have been current.

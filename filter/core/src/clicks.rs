@@ -5,19 +5,24 @@
 
 mod counting;
 mod events;
+mod visitor_tokens;
 mod wanted;
 
 pub(crate) use counting::Counting;
-pub(crate) use events::{Answered, ClickEvents, Gathered};
+pub(crate) use events::{Answered, ClickEvents, EventRules, Gathered, Noted, RedirectNotes};
 
 use foldhash::fast::SeedableRandomState;
 use hashbrown::HashMap;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Cost of a link in a tally besides its key, in bytes: the count, the pointer to the key, and its part of the table.
 const LINK_BYTES: usize = 64;
 
 /// Maximum number of entries of the LRU with clicks. Clicks on further ones go to the tally.
 pub(crate) const MAX_TOUCHED: usize = 8_192;
+
+/// Maximum clicks of an entry. Further ones go to the tally, but for one of each thread that counts at that moment.
+const MAX_COUNT: u16 = u16::MAX - 1_024;
 
 /// The clicks on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +53,8 @@ pub(crate) struct Tallied {
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) tallied: Tallied,
-    pub(crate) gathered: Gathered,
+    /// The events of each thread.
+    pub(crate) gathered: Vec<Gathered>,
 }
 
 /// Counter of the next click on a record.
@@ -60,7 +66,7 @@ pub(crate) struct Clicker<'a> {
 
 /// The clicks on an entry of the LRU.
 pub(crate) struct EntryClicks<'a> {
-    pub(crate) count: &'a mut u16,
+    pub(crate) count: &'a AtomicU16,
     pub(crate) slot: u32,
     /// The slots of entries with clicks.
     pub(crate) touched: &'a mut Vec<u32>,
@@ -104,18 +110,17 @@ impl Clicker<'_> {
     }
 
     fn click(self) {
-        let has_room = |entry: &EntryClicks<'_>| match *entry.count {
+        let has_room = |entry: &EntryClicks<'_>| match entry.count.load(Ordering::Relaxed) {
             0 => entry.touched.len() < MAX_TOUCHED,
-            count => count < u16::MAX,
+            count => count < MAX_COUNT,
         };
         let Some(entry) = self.entry.filter(has_room) else {
             self.tally.add(self.key, LinkClicks::plain(1));
             return;
         };
-        if *entry.count == 0 {
+        if entry.count.fetch_add(1, Ordering::Relaxed) == 0 {
             entry.touched.push(entry.slot);
         }
-        *entry.count += 1;
     }
 }
 
@@ -151,6 +156,15 @@ impl KeyTallies {
         }
         self.bytes += cost;
         self.counts.insert(key.into(), clicks);
+    }
+
+    /// Takes over the clicks of another tally.
+    pub(crate) fn take_over(&mut self, other: &mut Self) {
+        let Tallied { clicks, lost } = other.take();
+        self.lost = self.lost.saturating_add(lost);
+        for (key, clicks) in clicks {
+            self.add(&key, clicks);
+        }
     }
 
     /// Empties it.

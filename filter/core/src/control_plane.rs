@@ -8,6 +8,7 @@
 mod batches;
 pub mod callout;
 mod clicks;
+pub(crate) mod decoded;
 mod outgoing;
 mod periodic;
 pub(crate) mod poll;
@@ -15,6 +16,7 @@ pub(crate) mod snapshots;
 pub(crate) mod visits;
 
 pub(crate) use clicks::ClickReports;
+pub use decoded::{Decoded, DecodedFeed, DecodedSnapshot};
 pub use outgoing::Outgoing;
 pub(crate) use periodic::PeriodicCallout;
 pub(crate) use poll::Poll;
@@ -57,6 +59,9 @@ pub struct BackgroundCallout {
     /// Id of the worker, as the value of the header [`WORKER_HEADER`](edgelink_wire::visits::WORKER_HEADER); `None` if it holds no
     /// visits of limited links.
     pub worker: Option<String>,
+    /// Id of the worker, as the value of the header [`POLLER_HEADER`](edgelink_wire::feed_batch::POLLER_HEADER); `None` except for
+    /// polls.
+    pub poller: Option<String>,
     /// The body.
     pub body: Vec<u8>,
     /// Timeout in milliseconds.

@@ -5,6 +5,7 @@ mod answers;
 mod background;
 mod domains;
 mod forms;
+mod hits;
 mod redis;
 mod requests;
 mod roots;
@@ -15,12 +16,13 @@ use crate::admission::Gate;
 use crate::answer::Answer;
 use crate::api_domains::ApiDomains;
 use crate::cache::{Caches, Fetched, Found, Inserted, Lookup, Source};
-use crate::clicks::ClickEvents;
-use crate::control_plane::Callout;
+use crate::clicks::{ClickEvents, EventRules, Gathered};
 use crate::control_plane::callout::{self, CalloutError, LookupCallout, LookupReply, Response};
+use crate::control_plane::{BackgroundKind, Callout, Decoded};
 use crate::flights::{Completed, FlightBounds, FlightId, Flights, Purpose, StreamId, Token};
 use crate::forms::{FormEnd, FormResult, Forms};
 use crate::host::{Clients, Log, Lookups, SharedData};
+use crate::limit::AddressLimit;
 use crate::metrics::{
     CalloutOutcome, Counts, Levels, Metric, Metrics, RecentRequests, Shares, Tier,
 };
@@ -32,6 +34,7 @@ use crate::visits::Leases;
 use action::Uses;
 pub use action::{Action, Again, Resumed};
 use edgelink_wire::record::RecordKind;
+pub use hits::{Hit, HitNotes, WithinLimit};
 pub use roots::RootId;
 
 use edgelink_wire::breaker::CircuitBreaker;
@@ -39,6 +42,7 @@ use edgelink_wire::clicks::WorkerId;
 use edgelink_wire::domain_record::is_key_of_domain;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 /// Milliseconds within which a feed should begin. Until then, nothing counts as fresh.
@@ -66,8 +70,12 @@ pub struct Edge {
     now: Moment,
     wall: WallClock,
     seed: u64,
+    limit: AddressLimit,
     caches: Caches,
+    event_rules: EventRules,
     events: ClickEvents,
+    /// Events of threads that read the edge side by side ([`Edge::on_hit`]), for the next batch.
+    gathered: Vec<Gathered>,
     flights: Flights,
     /// Requests for visits in flight.
     visits: Flights,
@@ -91,6 +99,8 @@ pub struct Edge {
     counts: Counts,
     recent: RecentRequests,
     shares: Shares,
+    /// The address of the client of the current request, if it was read.
+    address: Option<IpAddr>,
     /// The key of the current request; here so that it is allocated once.
     key: Vec<u8>,
     /// Offset of the code in it.
@@ -158,12 +168,16 @@ impl Edge {
     #[must_use]
     pub fn new(settings: Arc<Settings>, name: WorkerId, seed: u64, wall: WallClock) -> Self {
         let hasher = SeedableRandomState::with_seed(seed.rotate_left(32), shared_seed(seed));
+        let event_rules = EventRules::new(&settings);
         Self {
             now: wall.read_at(),
             wall,
             seed,
+            limit: AddressLimit::new(settings.limit.clone(), hasher.clone()),
             caches: Caches::new(&settings, hasher.clone()),
-            events: ClickEvents::new(&settings, secret(seed, name), &hasher),
+            events: ClickEvents::new(&event_rules, secret(seed, name), &hasher),
+            event_rules,
+            gathered: Vec::new(),
             flights: Flights::new(Purpose::Links, FlightBounds::of(&settings), hasher.clone()),
             visits: Flights::new(
                 Purpose::Visits,
@@ -191,6 +205,7 @@ impl Edge {
             counts: Counts::default(),
             recent: RecentRequests::default(),
             shares: Shares::new(seed.rotate_left(48)),
+            address: None,
             key: Vec::new(),
             code_at: 0,
             here: Arc::clone(&settings),
@@ -215,8 +230,10 @@ impl Edge {
             // Slots that were used before have missed changes since.
             self.caches.mark_all_stale(self.now);
         }
+        self.limit.configure(settings.limit.as_ref());
         self.caches.configure(&settings);
-        self.events.configure(&settings);
+        self.event_rules.configure(&settings);
+        self.events.configure(&self.event_rules);
         self.forms.set_most(settings.max_forms);
         self.configure_background(&settings);
         self.here = Arc::clone(&settings);
@@ -232,6 +249,26 @@ impl Edge {
         &self.settings
     }
 
+    /// Requests are about to come: what the first one would begin, such as the feed, begins with the next tick.
+    pub fn expect_requests(&mut self, now: Moment) {
+        self.at(now);
+        if !self.has_traffic {
+            self.has_traffic = true;
+            self.await_feed();
+        }
+    }
+
+    /// No more requests come: leased visits are returned with the next ticks.
+    pub fn retire(&mut self) {
+        self.background.visits.leases.retire();
+    }
+
+    /// True if leased visits, or their uses, are not reported yet, or were not at the last tick.
+    #[must_use]
+    pub fn holds_visits(&self) -> bool {
+        self.background.visits.leases.holds_blocks()
+    }
+
     /// A request has come. After [`Step::Wait`], the stream waits until it is resumed or ends.
     #[inline(always)]
     pub fn on_request(
@@ -241,6 +278,31 @@ impl Edge {
         head: &Head<'_, impl Headers>,
         now: Moment,
     ) -> Step<Answer<'_>> {
+        self.begin_request(stream, now);
+        if self.limit.is_on() && !self.is_within_limit(host) {
+            let answer = answers::refuse_too_many(host, &self.here, &mut self.counts);
+            return Step::Answer(answer, None);
+        }
+        self.decide_request(host, stream, head, Patience::Waits)
+    }
+
+    /// A request has come that [`Edge::on_hit`] has left to the edge.
+    #[inline(always)]
+    pub fn on_request_admitted(
+        &mut self,
+        host: &mut (impl SharedData + Lookups + Log + Clients),
+        stream: StreamId,
+        head: &Head<'_, impl Headers>,
+        now: Moment,
+        WithinLimit { address }: WithinLimit,
+    ) -> Step<Answer<'_>> {
+        self.begin_request(stream, now);
+        self.address = address;
+        self.decide_request(host, stream, head, Patience::Waits)
+    }
+
+    #[inline(always)]
+    fn begin_request(&mut self, stream: StreamId, now: Moment) {
         self.at(now);
         self.is_busy = true;
         if !self.has_traffic {
@@ -248,7 +310,6 @@ impl Edge {
             self.await_feed();
         }
         self.enter(stream);
-        self.decide_request(host, stream, head, Patience::Waits)
     }
 
     /// A stream has ended, whether it waited or not.
@@ -325,9 +386,29 @@ impl Edge {
         response: Response<'_>,
         now: Moment,
     ) -> Vec<Action> {
+        let kind = self.background.carries(token);
+        if !matches!(kind, Some(BackgroundKind::Snapshot | BackgroundKind::Poll)) {
+            return self.on_callout_decoded(host, token, (response, Decoded::Other), now);
+        }
+        let answer = (response, Decoded::of(response));
+        let actions = self.on_callout_decoded(host, token, answer, now);
+        self.warm_up(host, usize::MAX);
+        actions
+    }
+
+    /// A callout has ended, at `now`, as for [`Edge::on_callout_end`], with its answer decoded. Links of a snapshot wait for
+    /// [`Edge::warm_up`].
+    pub fn on_callout_decoded(
+        &mut self,
+        host: &mut (impl SharedData + Metrics + Log),
+        token: Token,
+        (response, decoded): (Response<'_>, Decoded<'_>),
+        now: Moment,
+    ) -> Vec<Action> {
         self.at(now);
         if let Some(kind) = self.background.carries(token) {
-            let callout = self.on_background_end(host, (kind, token), response, now);
+            let answer = (response, decoded);
+            let callout = self.on_background_end(host, (kind, token), answer, now);
             let undecided = self.take_undecided().map(Action::Resume);
             return callout
                 .map(|callout| Action::Send(Callout::Background(callout)))

@@ -200,7 +200,7 @@ pub(crate) fn settings() -> Settings {
 pub(crate) fn settings_with(more: &str) -> Settings {
     let json = format!(
         r#"{{"domains":["go.example","[::1]:80"],"tierHeader":true,
-            "controlPlane":{{"cluster":"cp","token":"t","maxPending":5,"maxWaiting":7}}{more}}}"#
+            "controlPlane":{{"cluster":"cp","servers":["http://cp.test:80"],"token":"t","maxPending":5,"maxWaiting":7}}{more}}}"#
     );
     Settings::parse(json.as_bytes()).unwrap()
 }

@@ -51,7 +51,7 @@ impl FlightId {
 }
 
 /// A stream that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiter {
     /// Its number.
     pub stream: StreamId,

@@ -6,7 +6,7 @@
 pub use crate::resp::lookup::{HashAnswer, HashLookup, HashValues};
 
 use crate::settings::{Described, RedisSettings};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 
 /// The proxy's key-value store, shared by all workers.
@@ -20,6 +20,9 @@ pub trait SharedData {
     /// Writes the value under `key` if it still has version `cas`; with [`NEVER_WRITTEN`], unconditionally.
     fn set(&mut self, key: &str, value: &[u8], cas: Version) -> Result<(), CasMismatch>;
 }
+
+/// Prefix of the keys of records in shared data, in front of the number of a slot in hexadecimal.
+pub const SLOT_PREFIX: &str = "edgelink.slot.";
 
 /// The version of a value in shared data, which each write changes.
 pub type Version = u32;
@@ -46,7 +49,7 @@ pub struct CasMismatch;
 /// A connection must not be closed from within a callback with something that came on it: the host may have more to deliver. From a
 /// tick, and from the callback for the connection's end, it may.
 pub trait Lookups {
-    /// True if connections belong to the root context that has opened them, and end with it.
+    /// True if connections and callouts belong to the root context that has opened them, and end with it.
     const END_WITH_ROOT: bool = true;
 
     /// True if the host may have a client of its own.
@@ -99,8 +102,75 @@ pub trait Clients {
     fn describe(&self, what: Described, value: &[u8]);
 }
 
+/// The address in front of a port, as proxies write it: `192.0.2.1:80` or `[2001:db8::1]:80`. `None` if it is something else.
+#[must_use]
+pub fn address_of(text: &[u8]) -> Option<IpAddr> {
+    if let Some(address) = ipv4_of(text) {
+        return Some(address.into());
+    }
+    let text = std::str::from_utf8(text).ok()?;
+    Some(text.parse::<SocketAddr>().ok()?.ip())
+}
+
+/// The IPv4 address in front of a port: the standard parser takes ten times as long.
+fn ipv4_of(text: &[u8]) -> Option<Ipv4Addr> {
+    let (mut bits, mut octet, mut digits, mut dots) = (0u32, 0u32, 0, 0);
+    for byte in text {
+        match byte {
+            b'0'..=b'9' if digits < 3 => {
+                octet = octet * 10 + u32::from(byte - b'0');
+                digits += 1;
+            }
+            b'.' | b':' if digits > 0 && octet <= 255 => {
+                bits = bits << 8 | octet;
+                if *byte == b':' {
+                    return (dots == 3).then(|| Ipv4Addr::from_bits(bits));
+                }
+                (octet, digits, dots) = (0, 0, dots + 1);
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
 /// The proxy's log.
 pub trait Log {
     /// Writes a warning.
     fn warn(&mut self, message: &str);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn address_when_written_with_a_port_is_read() {
+        for (text, expected) in [
+            ("192.0.2.1:80", Some("192.0.2.1")),
+            ("255.255.255.255:65535", Some("255.255.255.255")),
+            ("0.0.0.0:0", Some("0.0.0.0")),
+            ("[2001:db8::1]:80", Some("2001:db8::1")),
+            ("[::ffff:192.0.2.1]:80", Some("::ffff:192.0.2.1")),
+            ("192.0.2.1", None),
+            ("192.0.2.256:80", None),
+            ("192.0.2:80", None),
+            ("192.0.2.1.5:80", None),
+            ("192.0..1:80", None),
+            ("0192.0.2.1:80", None),
+            ("/run/edge.sock", None),
+            ("", None),
+        ] {
+            let expected = expected.map(|address| address.parse().unwrap());
+            assert_eq!(address_of(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn address_when_written_is_read_again(address: SocketAddr) {
+            prop_assert_eq!(address_of(address.to_string().as_bytes()), Some(address.ip()));
+        }
+    }
 }

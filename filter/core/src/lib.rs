@@ -1,7 +1,8 @@
 //! The resolving logic of the edgelink filter, without proxy-wasm, so that it runs and is tested natively.
 //!
 //! [`edge::Edge`] is the entry point: a request, the end of a callout or a tick goes in, and answers and actions come out.
-//! A request that has to wait is a value in a table ([`flights`]), never a blocked call. The tiers are asked in this order:
+//! A request that has to wait is a value in a table ([`flights`]), never a blocked call. Unless its address asks too often (`limit`),
+//! the tiers are asked in this order:
 //!
 //! 1. the worker's LRU (`cache::lru`),
 //! 2. admission (`admission`), which knows the codes that were never issued,
@@ -38,6 +39,7 @@ pub mod flights;
 pub mod forms;
 pub mod freshness;
 pub mod host;
+mod limit;
 mod log_throttle;
 pub mod metrics;
 pub mod random;

@@ -245,6 +245,13 @@ impl Counts {
         }
     }
 
+    /// Takes over the counts of another thread.
+    pub(crate) fn take_over(&mut self, other: &mut Self) {
+        for (count, other) in self.waiting.iter_mut().zip(&mut other.waiting) {
+            *count = count.saturating_add(std::mem::take(other));
+        }
+    }
+
     /// Requests of a tier that wait for the next flush, whatever their outcome.
     fn requests(&self, tier: Tier) -> u32 {
         let answered = Outcome::ALL.map(|outcome| Metric::Requests(tier, outcome));

@@ -10,7 +10,7 @@ pub trait Headers: Copy {
     fn get(&self, name: &str) -> &[u8];
 
     /// Passes name and value of every header whose name has one of these lengths, a set of [`length_bit`], and of some others with long
-    /// names.
+    /// names. Headers of [`Head`] may be left out.
     fn each<'h>(&'h self, lengths: u64, found: impl FnMut(&'h [u8], &'h [u8]));
 
     /// True if the request is made before its visitor follows the link ([`attributes::is_prefetch`]).
@@ -94,16 +94,16 @@ impl Headers for HeaderMap<'_> {
         let Some((sizes, text)) = split(self.bytes) else {
             return;
         };
-        let mut start = 0usize;
+        let sizes = sizes.get(self.known.0..).unwrap_or_default();
+        let mut start = self.known.1;
         for [name, value] in sizes.as_chunks::<LENGTH>().0.as_chunks::<2>().0 {
             let name = u32::from_le_bytes(*name);
             let value = u32::from_le_bytes(*value);
             if lengths.wrapping_shr(name) & 1 != 0 {
-                let mut pair = text.get(start..).unwrap_or_default();
-                if let (Some(name), Some(value)) = (
-                    take(&mut pair, name as usize),
-                    take(&mut pair, value as usize),
-                ) {
+                let pair = text.get(start..).unwrap_or_default();
+                if let Some((name, rest)) = pair.split_at_checked(name as usize)
+                    && let Some(value) = rest.get(1..).and_then(|rest| rest.get(..value as usize))
+                {
                     found(name, value);
                 }
             }

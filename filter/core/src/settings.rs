@@ -1,15 +1,22 @@
 //! The plugin configuration: strict JSON. Errors stop the start and name the field. Each setting is declared once, in
 //! [`written`]; here are the checks across fields and the derived settings.
 
+mod control_plane;
 mod redis;
 mod route;
 mod strict;
+mod tls;
 mod written;
 
+pub use control_plane::{ControlPlane, ControlPlaneServers};
 pub use edgelink_wire::clicks::attributes::Attribute;
-pub use redis::{RedisSettings, Servers, Tls};
+pub use redis::{RedisSettings, Servers};
 pub use route::Route;
-pub use written::{ClicksSection, Described, SnapshotSection, UnknownCodes, UnknownHosts};
+pub use tls::Tls;
+pub use written::{
+    ClicksSection, Described, LimitSection, ServerAddress, SnapshotSection, UnknownCodes,
+    UnknownHosts,
+};
 
 use crate::freshness::Lifetimes;
 use crate::resp::client::Mode;
@@ -17,9 +24,10 @@ use edgelink_wire::clicks::{self, events};
 use edgelink_wire::password::Notice;
 use edgelink_wire::settings::{InvalidField, Problems, SettingValue};
 use edgelink_wire::{Domain, DomainSet, LinkPaths};
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::sync::Arc;
-use written::{ControlPlaneSection, GeoSection, HeaderText, Html, PagesSection, Written};
+use written::{GeoSection, HeaderText, Html, PagesSection, Written};
 
 /// Minimum size of the LRU with a feed, in bytes: it has to hold the changes of the last seconds.
 const FEED_LRU_BYTES: usize = 1 << 20;
@@ -57,6 +65,8 @@ pub struct Settings {
     pub max_limited_links: usize,
     /// Maximum number of forms with passwords that a worker holds.
     pub max_forms: usize,
+    /// The limit of requests by address; `None` if there is none.
+    pub limit: Option<LimitSection>,
     /// The bound of the LRU in bytes; 0 for none.
     pub lru_max_bytes: usize,
     /// The number of slots in shared data; 0 for none.
@@ -94,23 +104,6 @@ pub struct GeoHeaders {
     pub country: Option<String>,
     /// The header with the city; `None` if there is none.
     pub city: Option<String>,
-}
-
-/// Access to the control plane.
-#[derive(Clone, Debug)]
-pub struct ControlPlane {
-    /// The name of the proxy's cluster.
-    pub cluster: String,
-    /// The `:authority` of callouts.
-    pub authority: String,
-    /// The value of `authorization` of callouts; `None` if the proxy adds it.
-    pub authorization: Option<String>,
-    /// Timeout of a callout in milliseconds.
-    pub timeout_millis: u32,
-    /// Maximum number of lookups in flight.
-    pub max_pending: usize,
-    /// Maximum number of requests that wait for them.
-    pub max_waiting: usize,
 }
 
 /// Settings of the background callouts to the control plane.
@@ -177,6 +170,15 @@ fn read<T: SettingValue + Default>(json: &[u8]) -> Result<T, SettingsError> {
     Ok(section.unwrap_or_default())
 }
 
+/// Refuses settings without a field that their host needs.
+fn require(is_given: bool, field: &str, because: &str) -> Result<(), SettingsError> {
+    let mut problems = Problems::default();
+    if !is_given {
+        problems.refuse(field, format!("must be given: {because}"));
+    }
+    problems.into_result().map_err(SettingsError)
+}
+
 impl Settings {
     /// Reads the plugin configuration.
     ///
@@ -190,19 +192,39 @@ impl Settings {
         Ok(written.into())
     }
 
-    /// The settings for a host that has one edge for all its workers, and connects to Redis by itself. The bounds on visitors,
+    /// The settings for a host that has an edge for each of its workers, and asks control planes by a cluster of the proxy.
+    ///
+    /// # Errors
+    /// The [`SettingsError`] that names the field that such a host needs.
+    pub fn for_worker(self) -> Result<Self, SettingsError> {
+        let is_given = !self.control_plane.cluster.is_empty();
+        require(
+            is_given,
+            "controlPlane.cluster",
+            "the filter asks control planes by it",
+        )?;
+        Ok(self)
+    }
+
+    /// The settings for a host that has one edge for all its workers, and connects to Redis and to control planes by itself. The bounds on visitors,
     /// lookups, forms and clicks of a worker are multiplied by the number of workers.
     ///
     /// # Errors
     /// The [`SettingsError`] that names the field that such a host needs.
     pub fn for_process(self, workers: u32) -> Result<Self, SettingsError> {
         let servers = self.redis.as_ref().map(|redis| &redis.servers.addresses);
-        if servers.is_some_and(Vec::is_empty) {
-            let mut problems = Problems::default();
-            let must = "must be given: the native module connects to Redis by itself";
-            problems.refuse("redis.servers", must);
-            problems.into_result().map_err(SettingsError)?;
-        }
+        let is_given = servers.is_none_or(|servers| !servers.is_empty());
+        require(
+            is_given,
+            "redis.servers",
+            "native modules connect to Redis by themselves",
+        )?;
+        let is_given = !self.control_plane.servers.addresses.is_empty();
+        require(
+            is_given,
+            "controlPlane.servers",
+            "native modules connect to control planes by themselves",
+        )?;
         let workers = usize::try_from(workers).unwrap_or(usize::MAX).max(1);
         let of_all = |bound: usize| bound.saturating_mul(workers);
         let redis = self.redis.map(|mut redis| {
@@ -236,6 +258,14 @@ impl Settings {
         self.background.poll.is_some()
     }
 
+    /// The path as it would be if the host had only links. `None` if it does not belong to the links.
+    pub(crate) fn plain_path<'p>(&self, path: &'p [u8]) -> Option<Cow<'p, [u8]>> {
+        match &self.paths {
+            Some(paths) => paths.plain(path),
+            None => Some(Cow::Borrowed(path)),
+        }
+    }
+
     /// The prefix of codes in paths.
     pub(crate) fn prefix(&self) -> &str {
         self.paths
@@ -243,10 +273,14 @@ impl Settings {
             .map_or("/", |paths| paths.prefix.as_str())
     }
 
-    /// The cluster of the control planes whose feed is followed; `None` without a feed.
-    pub(crate) fn feed_cluster(&self) -> Option<&str> {
-        let poll = self.background.poll.as_ref();
-        poll.map(|_| self.control_plane.cluster.as_str())
+    /// Cluster and servers of the control planes whose feed is followed; `None` without a feed.
+    pub(crate) fn feed_source(&self) -> Option<(&str, &[ServerAddress])> {
+        let control_plane = &self.control_plane;
+        let source = (
+            control_plane.cluster.as_str(),
+            control_plane.servers.addresses.as_slice(),
+        );
+        self.background.poll.as_ref().map(|_| source)
     }
 }
 
@@ -259,6 +293,7 @@ impl Written {
             let must = "must be at least freshSeconds and absentFreshSeconds";
             problems.refuse("staleSeconds", must);
         }
+        self.control_plane.check(problems);
         if let Some(redis) = &self.redis {
             redis.check(problems);
         }
@@ -383,13 +418,14 @@ impl Written {
 
 impl ClicksSection {
     /// Clicks that are in no batch yet come from all workers, so their bounds are multiplied, up to one batch of each kind. The
-    /// bound of unsent batches stays, unless it is below the minimum.
+    /// number of unsent batches too, for each worker has its own. The bound of their bytes stays, unless it is below the minimum.
     fn of_all(self, of_all: impl Fn(usize) -> usize) -> Self {
         let of_batch = |bound| of_all(bound).min(events::MAX_BYTES);
         let mut clicks = Self {
             max_bytes: of_all(self.max_bytes),
             max_event_bytes: of_batch(self.max_event_bytes),
             max_orphan_bytes: of_batch(self.max_orphan_bytes),
+            max_unsent: of_all(self.max_unsent),
             ..self
         };
         clicks.max_unsent_bytes = clicks.max_unsent_bytes.max(clicks.least_unsent_bytes());
@@ -440,6 +476,7 @@ impl From<Written> for Settings {
             clicks: written.clicks,
             max_limited_links: written.visits.max_links,
             max_forms: MAX_FORMS,
+            limit: written.limit,
             lru_max_bytes: written.lru.max_bytes,
             slots: written.shared_data.slots,
             max_value_bytes: written.shared_data.max_value_bytes,
@@ -469,19 +506,6 @@ impl From<GeoSection> for GeoHeaders {
         Self {
             country: name(section.country_header),
             city: name(section.city_header),
-        }
-    }
-}
-
-impl From<ControlPlaneSection> for ControlPlane {
-    fn from(section: ControlPlaneSection) -> Self {
-        Self {
-            authorization: section.token.map(|token| format!("Bearer {}", token.0)),
-            cluster: section.cluster.0,
-            authority: section.authority.0,
-            timeout_millis: section.timeout_millis,
-            max_pending: section.max_pending,
-            max_waiting: section.max_waiting,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A request as the rules of a link see it: only values that a condition needs are read.
 
-use crate::clicks::ClickEvents;
+use crate::clicks::RedirectNotes;
 use crate::host::Clients;
 use crate::request::{Head, Headers};
 use crate::settings::GeoHeaders;
@@ -28,7 +28,7 @@ pub(crate) struct LinkVisit<'v, C, H> {
     pub(crate) is_other: bool,
     pub(crate) client: &'v C,
     /// Takes notes on the redirect, and gives it its id; `None` if it is no click.
-    pub(crate) events: Option<&'v ClickEvents>,
+    pub(crate) events: Option<RedirectNotes<'v>>,
 }
 
 impl<C, H> LinkVisit<'_, C, H> {
@@ -80,7 +80,7 @@ impl<C: Clients, H: Headers> Visitor for LinkVisit<'_, C, H> {
         let events = self
             .events
             .filter(|_| !self.head.headers.are_of_an_opt_out());
-        events.and_then(ClickEvents::give_id)
+        events.and_then(RedirectNotes::give_id)
     }
 
     fn address(&self) -> Option<IpAddr> {

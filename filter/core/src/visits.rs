@@ -39,6 +39,8 @@ pub(crate) struct Leases {
     used_up: VecDeque<Arc<[u8]>>,
     /// True if there was something to report at the last tick.
     holds_blocks: bool,
+    /// True if no visitors come any more: all blocks are due for return.
+    is_retired: bool,
 }
 
 /// The worker's state of a link's visits.
@@ -116,7 +118,13 @@ impl Leases {
             due: Vec::new(),
             used_up: VecDeque::new(),
             holds_blocks: false,
+            is_retired: false,
         }
+    }
+
+    /// No visitors come any more: all blocks are returned with the next ticks.
+    pub(crate) fn retire(&mut self) {
+        self.is_retired = true;
     }
 
     /// Changes the bound, for further links.
@@ -310,7 +318,8 @@ impl Leases {
         self.holds_blocks = self.blocks.values().any(|block| !block.is_told());
         if self.due.len() < MAX_RETURNS {
             self.due.clear();
-            let due = self.blocks.iter().filter(|(_, block)| block.is_due(now));
+            let is_due = |block: &Block| block.is_due(now, self.is_retired);
+            let due = self.blocks.iter().filter(|(_, block)| is_due(block));
             let mut due: Vec<_> = due.map(|(key, block)| (block.until, key)).collect();
             due.sort_unstable_by_key(|(until, _)| Reverse(*until));
             self.due
@@ -325,7 +334,8 @@ impl Leases {
             && let Some(key) = self.due.pop()
         {
             let block = self.blocks.get_mut(&key);
-            let Some(block) = block.filter(|block| block.is_due(now)) else {
+            let is_retired = self.is_retired;
+            let Some(block) = block.filter(|block| block.is_due(now, is_retired)) else {
                 continue;
             };
             self.number += 1;
@@ -391,14 +401,14 @@ impl Block {
         (number > 0).then_some(SettledBlock { number, spent })
     }
 
-    /// True if it is due for return: used up, expired, or requested without receiving the answer.
-    fn is_due(&self, now: Moment) -> bool {
+    /// True if it is due for return: used up, expired, of a worker that is retired, or requested without receiving the answer.
+    fn is_due(&self, now: Moment, is_retired: bool) -> bool {
         if self.is_returning || now < self.return_after {
             return false;
         }
         match &self.asked {
             Some(asked) => !asked.is_under_way,
-            None => self.number > 0 && (self.left == 0 || now >= self.until),
+            None => self.number > 0 && (self.left == 0 || now >= self.until || is_retired),
         }
     }
 

@@ -31,6 +31,17 @@ pub(crate) struct WarmLink {
     pub(crate) record: Box<[u8]>,
 }
 
+/// The links of a snapshot, the hottest first.
+pub(crate) fn links_of(snapshot: &Snapshot<'_>) -> Vec<WarmLink> {
+    let is_link = |entry: &&Entry<'_>| !is_key_of_domain(entry.key);
+    let links = snapshot.hot.iter().filter(is_link);
+    let links = links.map(|entry| WarmLink {
+        key: entry.key.into(),
+        record: entry.record.to_bytes().into(),
+    });
+    links.collect()
+}
+
 /// Progress of reading a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
@@ -49,20 +60,11 @@ pub(crate) struct Reading {
 }
 
 impl Warm {
-    /// Keeps the links of a snapshot.
-    pub(crate) fn keep(&mut self, snapshot: &Snapshot<'_>) {
+    /// Keeps the links of the snapshot at that place.
+    pub(crate) fn keep(&mut self, place: FeedPlace, links: Vec<WarmLink>) {
         self.clear();
-        self.place = Some(FeedPlace {
-            generation: snapshot.generation,
-            position: snapshot.position,
-        });
-        let is_link = |entry: &&Entry<'_>| !is_key_of_domain(entry.key);
-        let links = snapshot.hot.iter().filter(is_link);
-        let links = links.map(|entry| WarmLink {
-            key: entry.key.into(),
-            record: entry.record.to_bytes().into(),
-        });
-        self.links = links.collect();
+        self.place = Some(place);
+        self.links = links;
     }
 
     /// A link has changed, so that its record in the snapshot is outdated.
@@ -82,8 +84,9 @@ impl Warm {
         *self = Self::default();
     }
 
-    /// Takes the links, once the feed has been read far enough, if the snapshot is the one the feed was started from, or later.
-    pub(crate) fn take(&mut self, reading: Reading) -> Vec<WarmLink> {
+    /// Takes `most` links at most, the coldest ones first, once the feed has been read far enough, if the snapshot is the one the feed
+    /// was started from, or later.
+    pub(crate) fn take(&mut self, reading: Reading, most: usize) -> Vec<WarmLink> {
         let (Some(place), Some(generation)) = (self.place, reading.generation) else {
             return Vec::new();
         };
@@ -97,9 +100,14 @@ impl Warm {
         {
             return Vec::new();
         }
-        let Self { links, changed, .. } = std::mem::take(self);
+        let Self { links, changed, .. } = self;
+        let coldest = std::iter::from_fn(|| links.pop());
         let is_right = |link: &WarmLink| !changed.contains(&link.key);
-        links.into_iter().filter(is_right).collect()
+        let taken = coldest.filter(is_right).take(most).collect();
+        if self.links.is_empty() {
+            self.clear();
+        }
+        taken
     }
 }
 
@@ -133,7 +141,11 @@ mod tests {
             hot: hot.into(),
         };
         let mut warm = Warm::default();
-        warm.keep(&snapshot);
+        let place = FeedPlace {
+            generation: snapshot.generation,
+            position: snapshot.position,
+        };
+        warm.keep(place, links_of(&snapshot));
         warm
     }
 
@@ -155,19 +167,19 @@ mod tests {
     #[test]
     fn hot_links_when_the_feed_is_read_to_its_begin_are_taken() {
         let mut warm = warm();
-        assert!(warm.take(reading(7, 5, None)).is_empty());
-        assert!(warm.take(reading(7, 5, Some(999))).is_empty());
+        assert!(warm.take(reading(7, 5, None), 9).is_empty());
+        assert!(warm.take(reading(7, 5, Some(999)), 9).is_empty());
         warm.on_change(b"a");
-        let links = warm.take(reading(7, 5, Some(1_000)));
+        let links = warm.take(reading(7, 5, Some(1_000)), 9);
         assert_eq!(keys(&links), [b"b"]);
-        assert!(warm.take(reading(7, 5, Some(1_000))).is_empty(), "once");
+        assert!(warm.take(reading(7, 5, Some(1_000)), 9).is_empty(), "once");
     }
 
     #[test]
     fn hot_links_when_before_the_feed_or_of_another_are_dropped() {
         for other in [reading(7, 6, Some(2_000)), reading(8, 5, Some(2_000))] {
             let mut warm = warm();
-            assert!(warm.take(other).is_empty());
+            assert!(warm.take(other, 9).is_empty());
             assert!(warm.links.is_empty());
         }
     }

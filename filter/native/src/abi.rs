@@ -1,5 +1,5 @@
-//! Safe bindings to Envoy's ABI of dynamic modules. The functions that Envoy exports are in this file, system calls in
-//! [`system`]; the functions that Envoy calls are in [`crate::hooks`].
+//! Safe bindings to Envoy's ABI of dynamic modules. The functions that Envoy exports are in this file; the functions that Envoy
+//! calls are in [`crate::hooks`].
 //!
 //! The used part is declared by hand after `source/extensions/dynamic_modules/abi/abi.h` of Envoy 1.40. Arguments are slices that
 //! live for the call. Results are owned by Envoy and valid until the hook returns, which the lifetime `'h` stands for.
@@ -7,9 +7,8 @@
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-pub(crate) mod system;
-
 use edgelink_filter_core::request::Headers;
+use edgelink_process::{Wake, Waker};
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -115,7 +114,7 @@ impl Headers for RequestHeaders<'_> {
 /// `envoy_dynamic_module_type_log_level`.
 #[derive(Clone, Copy)]
 #[repr(u32)]
-pub(crate) enum Level {
+enum LogLevel {
     Warn = 3,
     Error = 4,
 }
@@ -160,7 +159,6 @@ unsafe extern "C" {
     fn envoy_dynamic_module_callback_http_filter_config_scheduler_new(config: Object) -> Object;
     fn envoy_dynamic_module_callback_http_filter_config_scheduler_commit(scheduler: Object, event: u64);
     fn envoy_dynamic_module_callback_http_filter_config_scheduler_delete(scheduler: Object);
-    fn envoy_dynamic_module_callback_http_filter_config_http_callout(config: Object, id: *mut u64, cluster: Buffer, headers: *const RawHeader, count: usize, body: Buffer, timeout: u64) -> u32;
     fn envoy_dynamic_module_callback_http_filter_config_define_counter(config: Object, name: Buffer, labels: *const Buffer, count: usize, id: *mut usize) -> u32;
     fn envoy_dynamic_module_callback_http_filter_config_define_gauge(config: Object, name: Buffer, labels: *const Buffer, count: usize, id: *mut usize) -> u32;
     fn envoy_dynamic_module_callback_http_filter_config_define_histogram(config: Object, name: Buffer, labels: *const Buffer, count: usize, id: *mut usize) -> u32;
@@ -172,7 +170,11 @@ unsafe extern "C" {
 }
 
 /// Writes to Envoy's log, from any thread.
-pub(crate) fn log(level: Level, message: &str) {
+pub(crate) fn log(level: log::Level, message: &str) {
+    let level = match level {
+        log::Level::Error => LogLevel::Error,
+        _ => LogLevel::Warn,
+    };
     // SAFETY: the message lives for the call. Envoy's loggers take messages from any thread.
     unsafe { envoy_dynamic_module_callback_log(level as u32, Buffer::of(message.as_bytes())) }
 }
@@ -330,21 +332,11 @@ pub(crate) struct Scheduler(Object);
 // SAFETY: Envoy accepts events from any thread; schedulers exist for that.
 unsafe impl Send for Scheduler {}
 
-impl Scheduler {
-    pub(crate) fn wake(&self, to: Wake) {
+impl Waker for Scheduler {
+    fn wake(&self, to: Wake) {
         // SAFETY: it has not been deleted.
         unsafe { envoy_dynamic_module_callback_http_filter_scheduler_commit(self.0, to as u64) }
     }
-}
-
-/// Reason to wake a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-pub(crate) enum Wake {
-    /// The request has an event.
-    Event = 0,
-    /// Its worker has processed all requests at hand: an event scheduled from the same worker arrives behind them.
-    Flush = 1,
 }
 
 impl Drop for Scheduler {
@@ -373,30 +365,6 @@ impl Configuration<'_> {
         let scheduler =
             unsafe { envoy_dynamic_module_callback_http_filter_config_scheduler_new(self.0) };
         MainScheduler(scheduler)
-    }
-
-    /// Sends a request to a cluster. Returns the id of the callout, which its completion refers to; `None` if Envoy refuses.
-    pub(crate) fn http_callout(
-        self,
-        cluster: &str,
-        headers: &[EnvoyHeader<'_>],
-        body: &[u8],
-        timeout_millis: u32,
-    ) -> Option<u64> {
-        let mut id = 0;
-        // SAFETY: all arguments live for the call; `EnvoyHeader` is a transparent `RawHeader`.
-        let result = unsafe {
-            envoy_dynamic_module_callback_http_filter_config_http_callout(
-                self.0,
-                &raw mut id,
-                Buffer::of(cluster.as_bytes()),
-                headers.as_ptr().cast(),
-                headers.len(),
-                Buffer::of(body),
-                u64::from(timeout_millis),
-            )
-        };
-        (result == SUCCESS).then_some(id)
     }
 
     /// Defines a metric with these labels, while a configuration begins; `None` if Envoy refuses.

@@ -3,13 +3,13 @@
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-use crate::abi::{self, Buffer, Configuration, Filter, Object, RawHeader, VERSION, Wake};
-use crate::main_thread;
-use crate::orders::CalloutEnd;
-use crate::panics::{self, Panicked};
-use crate::process::{self, Config};
-use crate::routes::{self, RouteConfig};
-use crate::stream::{self, Flow, Stream};
+use crate::abi::{self, Buffer, Configuration, Filter, Object, RawHeader, Scheduler, VERSION};
+use crate::main_thread::{self, Config};
+use crate::routes;
+use edgelink_process::Wake;
+use edgelink_process::panics::{self, Panicked};
+use edgelink_process::routes::RouteConfig;
+use edgelink_process::stream::{Flow, Stream};
 use std::ffi::{c_char, c_void};
 use std::marker::PhantomData;
 use std::ptr;
@@ -33,6 +33,7 @@ fn caught<R>(name: &str, act: impl FnOnce() -> R) -> Result<R, Panicked> {
 /// The module was loaded.
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
+    let _counted = caught("program_init", main_thread::begin_program);
     VERSION.as_ptr()
 }
 
@@ -99,7 +100,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(route
     // SAFETY: it was created by the hook above, and Envoy destroys it once.
     let route: Box<RouteConfig> = unsafe { Box::from_raw(route.cast_mut().cast()) };
     let _counted = caught("per_route_config_destroy", || {
-        process::forget_route(&route);
+        main_thread::end_route(&route);
     });
 }
 
@@ -112,56 +113,9 @@ extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
 ) {
     // SAFETY: Envoy calls this only while the configuration exists.
     let config: &Config = unsafe { &*config.cast() };
-    let done = caught("config_scheduled", || {
+    let _counted = caught("config_scheduled", || {
         main_thread::scheduled(Configuration(envoy, PhantomData), config);
     });
-    if done.is_err() {
-        let _counted = panics::catch(|| main_thread::schedule_again(config));
-    }
-}
-
-/// A callout has ended; without headers it has failed.
-#[unsafe(no_mangle)]
-extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_done(
-    _envoy: Object,
-    config: *const c_void,
-    id: u64,
-    _result: u32,
-    headers: *const RawHeader,
-    header_count: usize,
-    body: *const Buffer,
-    body_count: usize,
-) {
-    // SAFETY: Envoy calls this only while the configuration exists.
-    let config: &Config = unsafe { &*config.cast() };
-    let done = caught("config_http_callout_done", || {
-        // SAFETY: all arguments are valid until the hook returns.
-        let (headers, body) = unsafe { (slice(headers, header_count), slice(body, body_count)) };
-        let header = |name: &str| {
-            // SAFETY: as above.
-            let mut headers = headers
-                .iter()
-                .map(|header| unsafe { (header.name.bytes(), header.value.bytes()) });
-            let found = headers.find(|(found, _)| *found == name.as_bytes());
-            found.map_or(&[][..], |(_, value)| value)
-        };
-        let length: usize = body.iter().map(|chunk| chunk.length).sum();
-        let is_read = length <= main_thread::body_limit(config, id);
-        let body = body.iter().filter(|_| is_read);
-        // SAFETY: as above.
-        let body = body.map(|chunk| unsafe { chunk.bytes() });
-        let end = CalloutEnd {
-            status: header(":status"),
-            content_type: header("content-type"),
-            retry_after: header("retry-after"),
-            body: body.collect::<Vec<_>>().concat(),
-        };
-        main_thread::callout_done(config, id, end);
-    });
-    if done.is_err() {
-        let failed = CalloutEnd::default();
-        let _counted = panics::catch(|| main_thread::callout_done(config, id, failed));
-    }
 }
 
 /// A request begins.
@@ -172,31 +126,22 @@ extern "C" fn envoy_dynamic_module_on_http_filter_new(
 ) -> *const c_void {
     // SAFETY: a configuration outlives its requests.
     let config: &Config = unsafe { &*config.cast() };
-    let stream = caught("new", || Rc::new(Stream::new(config)));
+    let new = || Rc::new(Stream::new(config.process, config.root));
+    let stream = caught("new", new);
     // A request survives a panic here: the edge is not involved before the next hook.
-    let stream = stream.unwrap_or_else(|_| Rc::new(Stream::new(config)));
+    let stream = stream.unwrap_or_else(|_| new());
     Rc::into_raw(stream).cast()
 }
 
 /// # Safety
 /// It must have been created by the hook above and not destroyed yet.
-unsafe fn borrow(stream: *const c_void) -> Rc<Stream> {
+unsafe fn borrow(stream: *const c_void) -> Rc<Stream<Scheduler>> {
     let stream = stream.cast();
     // SAFETY: guaranteed by the caller. The hook may end the stream, so it holds a reference beside Envoy's.
     unsafe {
-        Rc::<Stream>::increment_strong_count(stream);
+        Rc::<Stream<Scheduler>>::increment_strong_count(stream);
         Rc::from_raw(stream)
     }
-}
-
-/// # Safety
-/// The elements must be valid for `'h`.
-unsafe fn slice<'h, T>(start: *const T, count: usize) -> &'h [T] {
-    if start.is_null() || count == 0 {
-        return &[];
-    }
-    // SAFETY: guaranteed by the caller.
-    unsafe { std::slice::from_raw_parts(start, count) }
 }
 
 /// The configuration of a route belongs to another module.
@@ -217,6 +162,24 @@ fn route_of(filter: Filter<'_>) -> Result<Option<&RouteConfig>, OfAnother> {
     Ok(Some(unsafe { &*route.cast() }))
 }
 
+/// `envoy_dynamic_module_type_on_http_filter_request_headers_status`.
+fn flow_of_headers(flow: Flow) -> u32 {
+    match flow {
+        Flow::Continue => CONTINUE,
+        Flow::Hold => 1,
+        // StopAllIterationAndWatermark
+        Flow::Pause => 4,
+    }
+}
+
+/// The status of the hooks for body (`StopIterationAndBuffer`) and trailers (`StopIteration`).
+fn flow_of_rest(flow: Flow) -> u32 {
+    match flow {
+        Flow::Continue => CONTINUE,
+        Flow::Hold | Flow::Pause => 1,
+    }
+}
+
 /// The headers of a request have arrived.
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
@@ -229,15 +192,14 @@ extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     let filter = Filter(filter, PhantomData);
     let flow = caught("request_headers", || {
         if !routes::were_there() {
-            return stream::on_headers(filter, &stream, None);
+            return stream.on_headers(&filter, None);
         }
         match route_of(filter) {
-            Ok(route) => stream::on_headers(filter, &stream, route),
+            Ok(route) => stream.on_headers(&filter, route),
             Err(OfAnother) => Flow::Continue,
         }
     });
-    flow.unwrap_or_else(|_| stream::on_panic(filter, &stream))
-        .of_headers()
+    flow_of_headers(flow.unwrap_or_else(|_| stream.on_panic(&filter)))
 }
 
 /// A part of the body of a request has arrived.
@@ -250,9 +212,8 @@ extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
     // SAFETY: the request has not ended.
     let stream = unsafe { borrow(stream) };
     let filter = Filter(filter, PhantomData);
-    let flow = caught("request_body", || stream::on_body(filter, &stream, is_all));
-    flow.unwrap_or_else(|_| stream::on_panic(filter, &stream))
-        .of_rest()
+    let flow = caught("request_body", || stream.on_body(&filter, is_all));
+    flow_of_rest(flow.unwrap_or_else(|_| stream.on_panic(&filter)))
 }
 
 /// The trailers of a request have arrived, behind its body.
@@ -264,9 +225,8 @@ extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
     // SAFETY: the request has not ended.
     let stream = unsafe { borrow(stream) };
     let filter = Filter(filter, PhantomData);
-    let flow = caught("request_trailers", || stream::on_trailers(filter, &stream));
-    flow.unwrap_or_else(|_| stream::on_panic(filter, &stream))
-        .of_rest()
+    let flow = caught("request_trailers", || stream.on_trailers(&filter));
+    flow_of_rest(flow.unwrap_or_else(|_| stream.on_panic(&filter)))
 }
 
 /// A waiting request was woken.
@@ -279,12 +239,13 @@ extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     // SAFETY: the request has not ended.
     let stream = unsafe { borrow(stream) };
     let filter = Filter(filter, PhantomData);
-    let woken = caught("scheduled", || match event {
-        FLUSH => stream::on_flush(&stream),
-        _ => stream::on_woken(filter, &stream),
-    });
+    let to = match event {
+        FLUSH => Wake::Flush,
+        _ => Wake::Event,
+    };
+    let woken = caught("scheduled", || stream.on_woken(&filter, to));
     if woken.is_err() {
-        let _: Flow = stream::on_panic(filter, &stream);
+        let _: Flow = stream.on_panic(&filter);
     }
 }
 
@@ -300,8 +261,8 @@ extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_http_filter_destroy(stream: *const c_void) {
     // SAFETY: it was created by the hook for new requests, and Envoy destroys it once.
-    let stream = unsafe { Rc::<Stream>::from_raw(stream.cast()) };
-    let _counted = caught("destroy", || stream::on_end(&stream));
+    let stream = unsafe { Rc::<Stream<Scheduler>>::from_raw(stream.cast()) };
+    let _counted = caught("destroy", || stream.on_end());
 }
 
 /// Hooks that Envoy requires and that continue.
@@ -329,6 +290,7 @@ macro_rules! unused {
 }
 
 unused! {
+    envoy_dynamic_module_on_http_filter_config_http_callout_done(Object, *const c_void, u64, u32, *const RawHeader, usize, *const Buffer, usize);
     envoy_dynamic_module_on_http_filter_http_callout_done(Object, *const c_void, u64, u32, *const RawHeader, usize, *const Buffer, usize);
     envoy_dynamic_module_on_http_filter_http_stream_headers(Object, *const c_void, u64, *const RawHeader, usize, bool);
     envoy_dynamic_module_on_http_filter_http_stream_data(Object, *const c_void, u64, *const Buffer, usize, bool);

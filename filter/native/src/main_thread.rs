@@ -1,70 +1,47 @@
-//! Work on Envoy's main thread: begin and end of configurations, callouts, and updates of metrics.
+//! Work on Envoy's main thread: begin and end of configurations, and updates of metrics.
 
-use crate::abi::{self, Configuration, Level};
+use crate::abi::{self, Configuration, Scheduler};
 use crate::metrics::DefinedMetrics;
-use crate::orders::{CalloutEnd, Order, Sent, make_batch};
-use crate::panics::{self, Panicked};
-use crate::process::{Config, NO_ROOT, Process};
-use crate::routes::RouteConfig;
-use edgelink_filter_core::control_plane::callout::Response;
+use edgelink_filter_core::edge::RootId;
 use edgelink_filter_core::settings::{Route, Settings};
-use edgelink_wire::clicks::VisitorKeys;
-use edgelink_wire::{LinkAnswer, link_batch};
-use zeroize::Zeroize;
+use edgelink_process::HostLog;
+use edgelink_process::process::{NO_ROOT, Process};
+use edgelink_process::routes::RouteConfig;
+use edgelink_wire::settings::InvalidField;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A callout for several lookups has ended. If the response is not a valid answer to it, all of them have failed.
-fn end_batch(config: &Config, orders: Vec<Order>, end: &CalloutEnd<'_>) {
-    let is_ours = end.content_type == link_batch::MEDIA_TYPE.as_bytes();
-    let answers = match end.status {
-        b"200" if is_ours => link_batch::read(&end.body, orders.len()).ok(),
-        _ => None,
-    };
-    // Each has a turn of its own: a panic over one answer does not lose the earlier ones.
-    let respond = |order: &Order, response: Response<'_>| {
-        let _counted = config
-            .process
-            .with(|worker| worker.on_response(order.token, response));
-    };
-    let Some(answers) = answers else {
-        if is_refused(end.status) {
-            let _counted = config.process.with(|worker| worker.ask_alone(orders));
-            return;
-        }
-        let mut failed = Response {
-            status: end.status,
-            ..Response::default()
-        };
-        for order in &orders {
-            respond(order, failed);
-            // The circuit breaker counts timeouts of requests.
-            failed = Response::default();
-        }
-        return;
-    };
-    for (mut order, (status, body)) in orders.into_iter().zip(answers) {
-        if status == link_batch::LATE {
-            order.is_alone = true;
-            let _counted = config.process.with(|worker| worker.host.order(order));
-            continue;
-        }
-        let status = status.to_string();
-        let response = Response {
-            status: status.as_bytes(),
-            content_type: LinkAnswer::MEDIA_TYPE.as_bytes(),
-            body,
-        };
-        respond(&order, response);
-    }
+/// A configuration as held by Envoy.
+pub(crate) struct Config {
+    pub(crate) process: &'static Process<Scheduler>,
+    /// The number by which the edge identifies it; [`NO_ROOT`] for a configuration that is only validated.
+    pub(crate) root: RootId,
+    metrics: DefinedMetrics,
 }
 
-/// True if the status of a batch means that batches are not supported, by an earlier version or a proxy in front. Statuses that
-/// also occur for single lookups do not count.
-fn is_refused(status: &[u8]) -> bool {
-    match status {
-        b"200" | b"501" => true,
-        b"401" | b"408" | b"429" => false,
-        status => status.starts_with(b"4"),
+/// All edges of the program, one for each name of a configuration.
+type Processes = Vec<(Box<[u8]>, &'static Process<Scheduler>)>;
+
+fn processes() -> MutexGuard<'static, Processes> {
+    static PROCESSES: Mutex<Processes> = Mutex::new(Vec::new());
+    PROCESSES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The process with this name.
+pub(crate) fn process_named(name: &[u8]) -> &'static Process<Scheduler> {
+    let mut processes = processes();
+    let found = processes.iter().find(|(of, _)| **of == *name);
+    if let Some((_, process)) = found {
+        return process;
     }
+    let process = Process::new();
+    processes.push((name.into(), process));
+    process
+}
+
+/// The module was loaded.
+pub(crate) fn begin_program() {
+    static LOG: HostLog = HostLog::new(abi::log);
+    LOG.install();
 }
 
 /// A configuration begins. `None` if it is invalid; the log names the fields.
@@ -78,16 +55,22 @@ pub(crate) fn begin(
     let settings = match settings {
         Ok(settings) => settings,
         Err(error) => {
-            abi::log(Level::Error, &format!("plugin configuration: {error}"));
+            log::error!("plugin configuration: {error}");
             return None;
         }
     };
-    let process = Process::named(name);
+    if let Err(InvalidField { field, reason }) = edgelink_process::check(&settings) {
+        log::error!("plugin configuration: field '{field}': {reason}");
+        return None;
+    }
+    let process = process_named(name);
     let metrics = DefinedMetrics::define(envoy);
     let root = if is_validated {
         NO_ROOT
     } else {
-        process.begin(settings, envoy.scheduler()).ok()?
+        let scheduler = envoy.scheduler();
+        let wake = Box::new(move || scheduler.wake());
+        process.begin(settings, wake).ok()?
     };
     Some(Config {
         process,
@@ -108,68 +91,20 @@ pub(crate) fn begin_route(json: &[u8]) -> Option<RouteConfig> {
     match Route::parse(json) {
         Ok(route) => Some(RouteConfig::new(route)),
         Err(error) => {
-            abi::log(Level::Error, &format!("configuration of a route: {error}"));
+            log::error!("configuration of a route: {error}");
             None
         }
     }
 }
 
-/// Does the queued work: metrics and callouts.
+/// The configuration of a route has ended.
+pub(crate) fn end_route(route: &RouteConfig) {
+    for (_, process) in &*processes() {
+        process.forget_route(route);
+    }
+}
+
+/// Passes changes of metrics to Envoy.
 pub(crate) fn scheduled(envoy: Configuration<'_>, config: &Config) {
-    let Some((orders, changes)) = config.process.take_orders(config.root) else {
-        return;
-    };
-    config.metrics.apply(envoy, changes);
-    let made: Vec<_> = orders
-        .into_iter()
-        .map(|orders| {
-            let made = panics::catch(|| match &*orders {
-                [order] => order.make(envoy),
-                orders => make_batch(envoy, orders),
-            });
-            (orders, made.ok().flatten())
-        })
-        .collect();
-    // A panic is counted, and the edge that it ends loses its callouts.
-    let _counted = config.process.with(|worker| {
-        for (orders, id) in made {
-            match id {
-                Some(id) => worker.host.on_sent((config.root, id), Sent::of(orders)),
-                None => orders.iter().for_each(|order| worker.on_refused(order)),
-            }
-        }
-    });
-}
-
-/// The hook has panicked: its work is scheduled again.
-pub(crate) fn schedule_again(config: &Config) {
-    let _counted = config
-        .process
-        .with(|worker| worker.host.is_main_thread_woken = false);
-}
-
-/// The longest permitted body of the answer to a callout, in bytes; 0 if the callout is unknown.
-pub(crate) fn body_limit(config: &Config, id: u64) -> usize {
-    let call = (config.root, id);
-    let limit = config.process.with(|worker| worker.body_limit(call));
-    limit.ok().flatten().unwrap_or_default()
-}
-
-/// A callout has ended.
-pub(crate) fn callout_done(config: &Config, id: u64, mut end: CalloutEnd<'_>) {
-    let sent = config
-        .process
-        .with(|worker| worker.host.on_callout_end((config.root, id)));
-    match sent {
-        Ok(Some(Some(Sent::One(token)))) => {
-            let _counted = config
-                .process
-                .with(|worker| worker.on_callout_end(token, &end));
-        }
-        Ok(Some(Some(Sent::Batch(orders)))) => end_batch(config, orders, &end),
-        Ok(_) | Err(Panicked) => {}
-    }
-    if end.content_type == VisitorKeys::MEDIA_TYPE.as_bytes() {
-        end.body.zeroize();
-    }
+    config.metrics.apply(envoy, config.process.take_metrics());
 }

@@ -1,8 +1,9 @@
-//! Metrics with labels: collected under the lock of the process, and passed to Envoy on the main thread.
+//! Metrics with labels: defined in Envoy, and updated on its main thread.
 
 use crate::abi::{Configuration, StatKind};
-use crate::panics;
 use edgelink_filter_core::metrics::{self, Metric, Series};
+use edgelink_process::metrics::MetricChanges;
+use edgelink_process::panics;
 use std::collections::HashMap;
 
 /// The metrics defined by a configuration, each at its [`Metric::index`].
@@ -21,35 +22,6 @@ struct Defined {
     id: usize,
     /// The values of its labels.
     values: Vec<String>,
-}
-
-/// Changes since the last call.
-#[derive(Default)]
-pub(crate) struct MetricChanges {
-    /// By metric.
-    added: Vec<(Metric, i64)>,
-    recorded: Vec<(Metric, u64)>,
-    /// Lag of the feed.
-    pub(crate) feed_lag_millis: Option<u64>,
-    /// Age of the oldest record served by a cache.
-    pub(crate) record_age_millis: Option<u64>,
-}
-
-impl MetricChanges {
-    pub(crate) fn add(&mut self, metric: Metric, by: i64) {
-        self.added.push((metric, by));
-    }
-
-    pub(crate) fn record(&mut self, metric: Metric, value: u64) {
-        self.recorded.push((metric, value));
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.added.is_empty()
-            && self.recorded.is_empty()
-            && self.feed_lag_millis.is_none()
-            && self.record_age_millis.is_none()
-    }
 }
 
 impl DefinedMetrics {

@@ -1,44 +1,12 @@
-//! The configurations of routes.
+//! The addresses of the configurations of routes.
 //!
 //! Envoy gives a request the most specific configuration under the name of the filter, whichever module created it. During an
 //! upgrade an Envoy may have two builds of this module, each with its own layout of a configuration. So a configuration counts only
 //! if this build created it, which is recognized by its address.
 
-use crate::abi::{self, Level};
-use edgelink_filter_core::settings::{Route, Settings};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// The configuration of a route as held by Envoy.
-pub(crate) struct RouteConfig {
-    id: u64,
-    route: Route,
-}
-
-impl RouteConfig {
-    pub(crate) fn new(route: Route) -> Self {
-        static IDS: AtomicU64 = AtomicU64::new(0);
-        Self {
-            id: IDS.fetch_add(1, Ordering::Relaxed),
-            route,
-        }
-    }
-
-    /// An id that is never reused.
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
-    pub(crate) fn is_disabled(&self) -> bool {
-        self.route.disabled
-    }
-
-    /// The effective settings on the route, given the settings of the plugin.
-    pub(crate) fn settings(&self, plugin: &Settings) -> Settings {
-        self.route.settings(plugin)
-    }
-}
 
 /// The sorted addresses of configurations that have begun and not ended.
 static LIVING: Mutex<Vec<usize>> = Mutex::new(Vec::new());
@@ -102,7 +70,8 @@ pub(crate) fn is_ours(address: usize) -> bool {
 fn warn_of_another() {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     if !IS_SAID.swap(true, Ordering::Relaxed) {
-        let message = "edgelink: a route has a configuration of another module than its filter has; requests on it pass untouched";
-        abi::log(Level::Error, message);
+        log::error!(
+            "edgelink: a route has a configuration of another module than its filter has; requests on it pass untouched"
+        );
     }
 }

@@ -13,12 +13,13 @@
 mod index;
 mod slab;
 
-use crate::clicks::{Clicker, EntryClicks, KeyTallies, LinkClicks, Tallied};
+use crate::clicks::{Clicker, EntryClicks, KeyTallies, LinkClicks, MAX_TOUCHED, Tallied};
 use crate::time::Moment;
 use edgelink_wire::same::is_same;
 use foldhash::fast::SeedableRandomState;
 use index::Index;
-use slab::{Entry, Slab};
+pub(crate) use slab::Entry;
+use slab::Slab;
 use std::hash::BuildHasher;
 
 /// The cost of an entry in the hash table: a slot number and a control byte, in a table that is between 7/16 and 7/8
@@ -43,9 +44,51 @@ pub(crate) struct Lru {
     /// Bytes of protected entries.
     protected_bytes: usize,
     max_bytes: usize,
+    clicks: LruClicks,
+}
+
+/// The clicks of a thread.
+pub(crate) struct LruClicks {
     /// Slots with clicks, and some that had.
     touched: Vec<u32>,
     tally: KeyTallies,
+}
+
+impl LruClicks {
+    /// None so far, and room for none outside of entries.
+    pub(crate) fn new(hasher: SeedableRandomState) -> Self {
+        Self {
+            touched: Vec::new(),
+            tally: KeyTallies::new(0, hasher),
+        }
+    }
+
+    /// Changes the bound of clicks outside of entries.
+    pub(crate) fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.tally.set_max_bytes(max_bytes);
+    }
+
+    /// The encoded record of an entry, and the counter of its clicks.
+    #[inline(always)]
+    pub(crate) fn serve<'a: 'n, 'n>(
+        &'n mut self,
+        (place, entry): (Place, &'a Entry),
+    ) -> (&'a [u8], Clicker<'n>) {
+        let Self { touched, tally } = self;
+        let (key, record) = entry.parts();
+        let entry = Some(EntryClicks {
+            count: &entry.clicks,
+            slot: place.0,
+            touched,
+        });
+        (record, Clicker { entry, key, tally })
+    }
+
+    /// Counter of clicks on a record that is not cached.
+    pub(crate) fn uncached<'a>(&'a mut self, key: &'a [u8]) -> Clicker<'a> {
+        let (entry, tally) = (None, &mut self.tally);
+        Clicker { entry, key, tally }
+    }
 }
 
 /// Location of an entry. Valid until the next [`Lru::put`], which may put another entry there.
@@ -57,8 +100,7 @@ impl Lru {
     pub(crate) fn new(max_bytes: usize, hasher: SeedableRandomState) -> Self {
         Self {
             index: Index::default(),
-            touched: Vec::new(),
-            tally: KeyTallies::new(0, hasher.clone()),
+            clicks: LruClicks::new(hasher.clone()),
             hasher,
             slab: Slab::default(),
             bytes: 0,
@@ -74,7 +116,7 @@ impl Lru {
 
     /// Changes the bound of clicks outside of entries.
     pub(crate) fn set_max_click_bytes(&mut self, max_bytes: usize) {
-        self.tally.set_max_bytes(max_bytes);
+        self.clicks.set_max_bytes(max_bytes);
     }
 
     /// The number of entries.
@@ -89,17 +131,24 @@ impl Lru {
 
     /// Finds an entry, and marks it as requested.
     #[inline(always)]
-    pub(crate) fn find(&mut self, key: &[u8]) -> Option<Place> {
+    pub(crate) fn find(&self, key: &[u8]) -> Option<Place> {
         self.find_hashed(key, self.hasher.hash_one(key))
     }
 
     #[inline(always)]
-    fn find_hashed(&mut self, key: &[u8], hash: u64) -> Option<Place> {
+    fn find_hashed(&self, key: &[u8], hash: u64) -> Option<Place> {
         let slab = &self.slab;
         let is_it = |slot| slab.key(slot).is_some_and(|it| is_same(it, key));
         let found = self.index.find(hash, is_it)?;
-        self.slab.mark(found);
+        slab.get(found)?.mark();
         Some(Place(found))
+    }
+
+    /// Finds an entry, and marks it as requested.
+    #[inline(always)]
+    pub(crate) fn entry(&self, key: &[u8]) -> Option<(Place, &Entry)> {
+        let place = self.find(key)?;
+        Some((place, self.slab.get(place.0)?))
     }
 
     /// The encoded record of an entry.
@@ -109,34 +158,36 @@ impl Lru {
 
     /// The encoded record of an entry, and the counter of its clicks.
     pub(crate) fn serve(&mut self, place: Place) -> (&[u8], Clicker<'_>) {
-        let (touched, tally) = (&mut self.touched, &mut self.tally);
-        let Some(entry) = self.slab.get_mut(place.0) else {
-            return (&[], uncached(&[], tally));
-        };
-        let parts = entry.parts();
-        let entry = Some(EntryClicks {
-            count: parts.clicks,
-            slot: place.0,
-            touched,
-        });
-        let key = parts.key;
-        (parts.record, Clicker { entry, key, tally })
+        match self.slab.get(place.0) {
+            Some(entry) => self.clicks.serve((place, entry)),
+            None => (&[], self.clicks.uncached(&[])),
+        }
     }
 
     /// Counter of clicks on a record that is not cached.
     pub(crate) fn clicker<'a>(&'a mut self, key: &'a [u8]) -> Clicker<'a> {
-        uncached(key, &mut self.tally)
+        self.clicks.uncached(key)
+    }
+
+    /// Takes over the clicks that a thread has counted beside others.
+    pub(crate) fn take_over(&mut self, clicks: &mut LruClicks) {
+        for slot in clicks.touched.drain(..) {
+            if self.clicks.touched.len() < MAX_TOUCHED {
+                self.clicks.touched.push(slot);
+            } else {
+                tally(&mut self.slab, slot, &mut self.clicks.tally);
+            }
+        }
+        self.clicks.tally.take_over(&mut clicks.tally);
     }
 
     /// All clicks counted since the last call.
     pub(crate) fn take_clicks(&mut self) -> Tallied {
-        for slot in std::mem::take(&mut self.touched) {
-            if let Some(parts) = self.slab.get_mut(slot).map(slab::Entry::parts) {
-                let clicks = std::mem::take(parts.clicks);
-                self.tally.add(parts.key, LinkClicks::plain(clicks.into()));
-            }
+        let LruClicks { touched, tally } = &mut self.clicks;
+        for slot in touched.drain(..) {
+            self::tally(&mut self.slab, slot, tally);
         }
-        self.tally.take()
+        tally.take()
     }
 
     /// Fetch time of the record.
@@ -234,17 +285,19 @@ impl Lru {
         let (slab, hasher) = (&self.slab, &self.hasher);
         let hash_of = |slot| hasher.hash_one(slab.key(slot).unwrap_or_default());
         self.index.insert(hash, slot, hash_of);
-        if held.is_some() {
-            self.slab.mark(slot);
+        if held.is_some()
+            && let Some(entry) = slab.get(slot)
+        {
+            entry.mark();
         }
     }
 
     fn remove(&mut self, slot: u32) {
-        let Some(entry) = self.slab.remove(slot) else {
+        let Some(mut entry) = self.slab.remove(slot) else {
             return;
         };
-        self.tally
-            .add(entry.key(), LinkClicks::plain(entry.clicks.into()));
+        let clicks = LinkClicks::plain(entry.take_clicks().into());
+        self.clicks.tally.add(entry.key(), clicks);
         let hash = self.hasher.hash_one(entry.key());
         self.index.remove(hash, slot);
         let cost = cost(entry.key(), entry.record());
@@ -255,9 +308,12 @@ impl Lru {
     }
 }
 
-fn uncached<'a>(key: &'a [u8], tally: &'a mut KeyTallies) -> Clicker<'a> {
-    let entry = None;
-    Clicker { entry, key, tally }
+/// Moves the clicks of an entry to the tally.
+fn tally(slab: &mut Slab, slot: u32, tally: &mut KeyTallies) {
+    if let Some(entry) = slab.get_mut(slot) {
+        let clicks = LinkClicks::plain(entry.take_clicks().into());
+        tally.add(entry.key(), clicks);
+    }
 }
 
 /// Bytes taken up by an entry.

@@ -7,7 +7,7 @@
 //! little-endian), the encoded [`Entry`].
 
 use crate::freshness::{HeldRevision, Precedence};
-use crate::host::{NEVER_WRITTEN, SharedData, SharedValue, Version};
+use crate::host::{NEVER_WRITTEN, SLOT_PREFIX, SharedData, SharedValue, Version};
 use crate::time::Moment;
 use edgelink_wire::record::RecordKind;
 use edgelink_wire::{Entry, Record};
@@ -15,7 +15,6 @@ use std::ops::Deref;
 
 /// Version 1 had times of the wall clock.
 const VERSION: u8 = 2;
-const PREFIX: &str = "edgelink.slot.";
 
 /// The slots of one plugin.
 #[derive(Debug)]
@@ -84,7 +83,7 @@ impl Slots {
         Self {
             count: u64::from(count),
             max_value_bytes,
-            name: PREFIX.to_owned(),
+            name: SLOT_PREFIX.to_owned(),
             value: Vec::new(),
         }
     }
@@ -184,7 +183,7 @@ impl Slots {
 
     fn name_slot_of(&mut self, key: &[u8]) -> Option<&str> {
         let slot = fnv_1a(key).checked_rem(self.count)?;
-        self.name.truncate(PREFIX.len());
+        self.name.truncate(SLOT_PREFIX.len());
         push_hexadecimal(slot, &mut self.name);
         Some(&self.name)
     }

@@ -33,10 +33,10 @@ fn clicks_when_the_tally_is_full_are_counted_as_lost() {
 
 #[test]
 fn entry_when_its_count_is_full_passes_clicks_to_the_tally() {
-    let (mut count, mut touched, mut tally) = (0, Vec::new(), room_for(1));
+    let (count, mut touched, mut tally) = (AtomicU16::new(0), Vec::new(), room_for(1));
     for _ in 0..70_000 {
         let entry = Some(EntryClicks {
-            count: &mut count,
+            count: &count,
             slot: 4,
             touched: &mut touched,
         });
@@ -47,17 +47,20 @@ fn entry_when_its_count_is_full_passes_clicks_to_the_tally() {
         };
         clicker.count(Counting::Plain);
     }
-    assert_eq!((count, touched), (u16::MAX, vec![4]));
+    assert_eq!((count.into_inner(), touched), (MAX_COUNT, vec![4]));
     let taken = tally.take().clicks;
-    assert_eq!(taken.first().unwrap().1.count, 70_000 - u64::from(u16::MAX));
+    assert_eq!(
+        taken.first().unwrap().1.count,
+        70_000 - u64::from(MAX_COUNT)
+    );
 }
 
 #[test]
 fn clicks_when_too_many_entries_have_some_go_to_the_tally() {
     let mut tally = room_for(1);
-    let (mut count, mut touched) = (0, vec![0; MAX_TOUCHED]);
+    let (count, mut touched) = (AtomicU16::new(0), vec![0; MAX_TOUCHED]);
     let entry = Some(EntryClicks {
-        count: &mut count,
+        count: &count,
         slot: 4,
         touched: &mut touched,
     });
@@ -67,7 +70,7 @@ fn clicks_when_too_many_entries_have_some_go_to_the_tally() {
         tally: &mut tally,
     }
     .count(Counting::Plain);
-    assert_eq!((count, touched.len()), (0, MAX_TOUCHED));
+    assert_eq!((count.into_inner(), touched.len()), (0, MAX_TOUCHED));
     assert_eq!(tally.take().clicks.len(), 1);
 }
 
@@ -75,15 +78,15 @@ fn clicks_when_too_many_entries_have_some_go_to_the_tally() {
 fn clicks_when_undescribed_are_marked_so_in_the_tally() {
     let mut tally = room_for(1);
     for key in [b"d/a", b"d/a", b"d/b"] {
-        let (mut count, mut touched) = (0, Vec::new());
+        let (count, mut touched) = (AtomicU16::new(0), Vec::new());
         let entry = Some(EntryClicks {
-            count: &mut count,
+            count: &count,
             slot: 4,
             touched: &mut touched,
         });
         let tally = &mut tally;
         Clicker { entry, key, tally }.count(Counting::Undescribed);
-        assert_eq!(count, 0);
+        assert_eq!(count.into_inner(), 0);
     }
     tally.add(b"d/a", LinkClicks::plain(3));
     let taken = tally.take();

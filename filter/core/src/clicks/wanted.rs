@@ -3,6 +3,7 @@
 use crate::request::{Headers, length_bit};
 use crate::settings::{Attribute, Settings};
 use edgelink_wire::clicks::attributes::is_opt_out;
+use edgelink_wire::same::is_same;
 
 /// The configured attributes, and the headers that carry them.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +92,7 @@ impl WantedHeaders {
     pub(crate) fn pick<'a>(&self, headers: &'a impl Headers) -> Picked<'a> {
         let mut picked = Picked::default();
         headers.each(self.lengths, |name, value| {
-            let known = self.headers.iter().find(|(known, _)| **known == *name);
+            let known = self.headers.iter().find(|(known, _)| is_same(known, name));
             let Some((_, field)) = known else {
                 picked.is_opt_out |= is_opt_out(name, value);
                 return;

@@ -97,9 +97,13 @@ impl Batches {
         let Counted { tallied, gathered } = counted;
         self.total = self.total.saturating_add(tallied.lost);
         self.drop_clicks(tallied.lost);
-        self.dropped_orphans += gathered.lost_orphans;
+        self.dropped_orphans += gathered
+            .iter()
+            .map(|events| events.lost_orphans)
+            .sum::<u64>();
         let mut clicks = tallied.clicks;
-        let events = [gathered.clicks, gathered.orphans].into_iter();
+        let gathered = gathered.into_iter();
+        let events = gathered.flat_map(|events| [events.clicks, events.orphans]);
         let mut events = events.filter(|events| !events.bytes.is_empty()).peekable();
         if clicks.is_empty() && events.peek().is_none() {
             self.report_with_last();

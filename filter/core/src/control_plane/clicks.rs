@@ -134,6 +134,7 @@ impl ClickReports {
             sent_at: Some(seconds.to_string()),
             health: health.map(|health| health.to_header()),
             worker: None,
+            poller: None,
             body,
             timeout_millis: self.settings.timeout_millis,
         })

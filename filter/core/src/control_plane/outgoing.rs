@@ -6,6 +6,7 @@ use super::{BackgroundCallout, Callout};
 use crate::metrics::BackgroundKind;
 use crate::settings::Settings;
 use edgelink_wire::clicks::{EDGE_HEADER, SENT_AT_HEADER};
+use edgelink_wire::feed_batch::POLLER_HEADER;
 use edgelink_wire::password::{FORM_MEDIA_TYPE, VISITOR_HEADER};
 use edgelink_wire::{TRACEPARENT, health, link_batch, visits};
 
@@ -96,6 +97,7 @@ impl<'a> Outgoing<'a> {
             (SENT_AT_HEADER, callout.sent_at.as_deref()),
             (health::HEADER, callout.health.as_deref()),
             (visits::WORKER_HEADER, callout.worker.as_deref()),
+            (POLLER_HEADER, callout.poller.as_deref()),
         ];
         let further = further
             .into_iter()
@@ -158,6 +160,7 @@ mod tests {
                 sent_at: None,
                 health: None,
                 worker: None,
+                poller: None,
                 body: Vec::new(),
                 timeout_millis: 1,
             };

@@ -1,8 +1,8 @@
 //! Reads the feed from the control plane, by long polls one after the other.
 
-use super::{BackgroundCallout, BackgroundKind, PeriodicCallout, body_of};
+use super::{BackgroundCallout, BackgroundKind, DecodedFeed, PeriodicCallout};
 use crate::admission::FeedPlace;
-use crate::control_plane::callout::{CalloutError, Response};
+use crate::control_plane::callout::CalloutError;
 use crate::feed::FeedApplier;
 use crate::host::{Log, SharedData};
 use crate::log_throttle::LogThrottle;
@@ -13,7 +13,7 @@ use crate::warm::Reading;
 use edgelink_wire::RecordError;
 use edgelink_wire::backoff::Bounds;
 use edgelink_wire::feed::FeedMessage;
-use edgelink_wire::feed_batch::{MAX_BYTES, MAX_MESSAGES};
+use edgelink_wire::feed_batch::MAX_BYTES;
 use edgelink_wire::redis::FeedState;
 use edgelink_wire::{FeedBatch, FeedBatchHead, FeedPosition};
 
@@ -119,6 +119,7 @@ impl Poll {
             sent_at: None,
             health: None,
             worker: None,
+            poller: None,
             body: Vec::new(),
             timeout_millis: self.settings.timeout_millis,
         })
@@ -129,18 +130,19 @@ impl Poll {
         &mut self,
         host: &mut (impl SharedData + Log),
         now: Moment,
-        response: Response<'_>,
+        batch: DecodedFeed<'_>,
         feed: &mut FeedApplier<'_>,
     ) -> Result<u32, CalloutError> {
-        let body = body_of(response, FeedBatch::MEDIA_TYPE)?;
-        let batch = FeedBatch::decode(body).map_err(|_| CalloutError::Answer(200))?;
-        let FeedBatch { head, messages } = batch;
-        if self.is_behind(head) {
+        let DecodedFeed {
+            head,
+            messages,
+            is_full,
+            is_joined,
+        } = batch;
+        if !is_joined && !self.may_join(host, now, head, feed) {
             return Err(CalloutError::Answer(200));
         }
-        self.join(host, now, head, feed);
         let asked = self.callout.asked_millis().map_or(now, Moment::from_millis);
-        let is_full = messages.len() >= MAX_MESSAGES || body.len() >= MAX_BYTES;
         let is_progress = self.position.replace(head.next) < Some(head.next);
         self.take_in(host, now, messages, feed);
         if !is_full {
@@ -155,6 +157,40 @@ impl Poll {
             now.millis().saturating_add(1)
         };
         Ok(self.callout.succeed(next))
+    }
+
+    /// Applies a part of the answer, if there is more than one left. Returns `false` if there is not.
+    pub(crate) fn on_part(
+        &mut self,
+        host: &mut (impl SharedData + Log),
+        now: Moment,
+        batch: &mut DecodedFeed<'_>,
+        feed: &mut FeedApplier<'_>,
+    ) -> bool {
+        if !batch.is_joined && !self.may_join(host, now, batch.head, feed) {
+            return false;
+        }
+        batch.is_joined = true;
+        let Some(messages) = batch.take_part() else {
+            return false;
+        };
+        self.take_in(host, now, messages.into_iter().map(Ok).collect(), feed);
+        true
+    }
+
+    /// Continues where an answer begins, unless it is of a control plane that has read less of the feed.
+    fn may_join(
+        &mut self,
+        log: &mut impl Log,
+        now: Moment,
+        head: FeedBatchHead,
+        feed: &mut FeedApplier<'_>,
+    ) -> bool {
+        let may_join = !self.is_behind(head);
+        if may_join {
+            self.join(log, now, head, feed);
+        }
+        may_join
     }
 
     /// True if the answering control plane has read less of the feed than this worker.

@@ -1,7 +1,6 @@
 //! Fetches the snapshot that a worker starts from.
 
-use super::{BackgroundCallout, BackgroundKind, PeriodicCallout, body_of};
-use crate::control_plane::callout::{CalloutError, Response};
+use super::{BackgroundCallout, BackgroundKind, PeriodicCallout};
 use crate::settings;
 use crate::time::Moment;
 use edgelink_wire::Snapshot;
@@ -79,6 +78,7 @@ impl SnapshotTimer {
             sent_at: None,
             health: None,
             worker: None,
+            poller: None,
             body: Vec::new(),
             timeout_millis: self.settings.timeout_millis,
         })
@@ -89,10 +89,4 @@ impl SnapshotTimer {
         self.need = Need::Met;
         self.callout.succeed(now.millis())
     }
-}
-
-/// Reads the answer.
-pub(crate) fn read(response: Response<'_>) -> Result<Snapshot<'_>, CalloutError> {
-    let body = body_of(response, Snapshot::MEDIA_TYPE)?;
-    Snapshot::decode(body).map_err(|_| CalloutError::Answer(200))
 }

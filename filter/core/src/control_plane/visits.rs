@@ -142,6 +142,7 @@ impl Visits {
             sent_at: None,
             health: None,
             worker: None,
+            poller: None,
             body,
             timeout_millis: self.timeout_millis,
         })

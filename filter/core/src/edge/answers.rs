@@ -4,7 +4,7 @@ use super::action::Uses;
 use super::{AnswerContent, Edge, Resumed, Step};
 use crate::answer::Answer;
 use crate::api_domains::ApiDomains;
-use crate::clicks::{Answered, ClickEvents, Counting};
+use crate::clicks::{Answered, ClickEvents, Clicker, Counting, EventRules, Noted};
 use crate::control_plane::callout::LookupCallout;
 use crate::flights::Waiter;
 use crate::host::Clients;
@@ -14,6 +14,8 @@ use crate::settings::{Described, Settings, UnknownCodes};
 use crate::visit::LinkVisit;
 use edgelink_wire::clicks::events::{Kind, OrphanKind};
 use edgelink_wire::{Outcome, Record, RedirectStatus};
+use std::cell::Cell;
+use std::net::IpAddr;
 
 impl Edge {
     /// The answer for a resumed waiter. `head` is the head of its request: complete if [`Resumed::needs_headers`] is true;
@@ -38,7 +40,8 @@ impl Edge {
         let (record, tier) = (resumed.record.as_deref(), resumed.tier);
         // Clicks may have been switched off meanwhile.
         let is_counted = waiter.is_counted && self.settings.clicks.is_some();
-        let events = Some(&self.events).filter(|_| is_counted);
+        let noted = Cell::new(None);
+        let events = is_counted.then(|| self.event_rules.notes(&self.events, &noted));
         let visit = || LinkVisit {
             is_used_up: resumed.visits == Uses::UsedUp,
             is_other: waiter.is_other,
@@ -52,7 +55,8 @@ impl Edge {
         let answer = note(seen, link, (answer, tier), passes)?;
         if is_counted {
             let request = (client, head, &*resumed.key, now);
-            let counting = counting(&mut self.events, &answer, request);
+            let events = (&self.event_rules, &mut self.events);
+            let counting = counting(events, &answer, request, noted.get());
             self.caches.count(&resumed.key, counting);
         }
         Some(answer)
@@ -80,6 +84,8 @@ impl Edge {
         head: &Head<'_, impl Headers>,
         visitor: Waiter,
     ) -> Step<Answer<'_>> {
+        let address = self.address;
+        let client = &KnownClient { client, address };
         let passes = self.passes_unknown(visitor);
         let settings = &*self.here;
         let link = (&*self.key, &self.api_domains);
@@ -92,16 +98,12 @@ impl Edge {
                 return Step::Answer(Answer::not_found(tier, settings), callout);
             }
             AnswerContent::NotFound(tier) => {
-                let seen = (client, settings, &mut self.counts);
-                let answer = (Answer::not_found(tier, settings), tier);
-                let Some(answer) = note(seen, link, answer, passes) else {
-                    return Step::Pass;
-                };
-                if visitor.is_counted && self.events.has_orphans() {
-                    let now = self.wall.seconds(self.now);
-                    note_orphan(&mut self.events, (client, head, &self.key, now));
-                }
-                return Step::Answer(answer, callout);
+                let request = (client, head, &*self.key, self.wall.seconds(self.now));
+                let rules = visitor.is_counted.then_some(&self.event_rules);
+                let common = (settings, &self.api_domains, rules);
+                let notes = (&mut self.counts, &mut self.events);
+                let answer = refuse_code(tier, request, passes, common, notes);
+                return answer.map_or(Step::Pass, |answer| Step::Answer(answer, callout));
             }
             AnswerContent::Unavailable => {
                 let seen = (client, settings, &mut self.counts);
@@ -112,25 +114,19 @@ impl Edge {
             }
         };
         let (record, clicker) = self.caches.serve(found, &self.key);
-        let now = self.wall.seconds(self.now);
-        let events = &self.events;
-        let visit = || LinkVisit {
+        let cached = CachedRecord {
+            record,
+            clicker,
+            tier: found.tier,
             is_used_up,
-            is_other: visitor.is_other,
-            events: Some(events).filter(|_| visitor.of(head).is_counted),
-            ..visit(&self.key, now, head, settings, client)
         };
-        let of = (now, visitor.has_more);
-        let answer = compose(Some(record), found.tier, of, visit, settings);
-        let seen = (client, settings, &mut self.counts);
-        let Some(answer) = note(seen, link, (answer, found.tier), passes) else {
+        let request = (client, head, &*self.key, self.wall.seconds(self.now));
+        let common = (settings, &self.api_domains, &self.event_rules);
+        let notes = (&mut self.counts, &mut self.events);
+        let Some(answer) = serve(cached, request, (visitor, passes), common, notes) else {
             self.lost.extend(callout.map(|callout| callout.flight));
             return Step::Pass;
         };
-        if visitor.is_counted {
-            let request = (client, head, &*self.key, now);
-            clicker.count(counting(&mut self.events, &answer, request));
-        }
         Step::Answer(answer, callout)
     }
 
@@ -138,14 +134,112 @@ impl Edge {
     /// code.
     #[must_use]
     pub fn needs_headers(&self, waiter: Waiter, resumed: &Resumed) -> bool {
-        resumed.needs_headers() || (waiter.is_counted && self.events.describes())
+        resumed.needs_headers() || (waiter.is_counted && self.event_rules.describes())
+    }
+}
+
+/// A record from a cache that a request is answered with at once.
+pub(super) struct CachedRecord<'a, 'n> {
+    pub(super) record: &'a [u8],
+    pub(super) clicker: Clicker<'n>,
+    pub(super) tier: Tier,
+    /// True if its link is limited, and no visits are left.
+    pub(super) is_used_up: bool,
+}
+
+/// The answer to a request beyond the limit of its address, which is counted.
+#[cold]
+#[inline(never)]
+pub(super) fn refuse_too_many<'a>(
+    client: &impl Clients,
+    settings: &'a Settings,
+    counts: &mut Counts,
+) -> Answer<'a> {
+    let answer = Answer::limited(settings);
+    let (tier, outcome) = (answer.tier(), answer.outcome());
+    set_log_attributes(client, settings, None, (tier, Some(outcome)));
+    counts.count(Metric::Requests(tier, outcome));
+    answer
+}
+
+/// The answer to a request for a code without a link, which is counted; `None` if it passes. With `rules` it is an orphan visit, if they
+/// want those.
+#[inline(always)]
+pub(super) fn refuse_code<'a, C: Clients, H: Headers>(
+    tier: Tier,
+    request: Request<'_, C, H>,
+    passes_unknown: bool,
+    (settings, domains, rules): (&'a Settings, &'a ApiDomains, Option<&EventRules>),
+    (counts, events): (&mut Counts, &mut ClickEvents),
+) -> Option<Answer<'a>> {
+    let (client, _, key, _) = request;
+    let seen = (client, settings, counts);
+    let answer = (Answer::not_found(tier, settings), tier);
+    let answer = note(seen, (key, domains), answer, passes_unknown)?;
+    if let Some(rules) = rules.filter(|rules| rules.has_orphans()) {
+        note_orphan((rules, events), request);
+    }
+    Some(answer)
+}
+
+/// Makes the answer with a record from a cache, and counts it. `passes_unknown` is true if a request for a code without a link passes;
+/// `None` if this one does.
+#[inline(always)]
+pub(super) fn serve<'a, C: Clients, H: Headers>(
+    cached: CachedRecord<'a, '_>,
+    request: Request<'_, C, H>,
+    (visitor, passes_unknown): (Waiter, bool),
+    (settings, domains, rules): (&'a Settings, &'a ApiDomains, &EventRules),
+    (counts, events): (&mut Counts, &mut ClickEvents),
+) -> Option<Answer<'a>> {
+    let (client, head, key, now) = request;
+    let noted = Cell::new(None);
+    let notes = &*events;
+    let visit = || LinkVisit {
+        is_used_up: cached.is_used_up,
+        is_other: visitor.is_other,
+        events: (visitor.of(head).is_counted).then(|| rules.notes(notes, &noted)),
+        ..visit(key, now, head, settings, client)
+    };
+    let of = (now, visitor.has_more);
+    let answer = compose(Some(cached.record), cached.tier, of, visit, settings);
+    let seen = (client, settings, counts);
+    let answer = note(seen, (key, domains), (answer, cached.tier), passes_unknown)?;
+    if visitor.is_counted {
+        let counting = counting((rules, events), &answer, request, noted.get());
+        cached.clicker.count(counting);
+    }
+    Some(answer)
+}
+
+/// A client whose address may have been read already: to read it costs a call of the proxy.
+pub(super) struct KnownClient<'c, C> {
+    pub(super) client: &'c C,
+    pub(super) address: Option<IpAddr>,
+}
+
+impl<C: Clients> Clients for KnownClient<'_, C> {
+    fn client_address(&self) -> Option<IpAddr> {
+        self.address.or_else(|| self.client.client_address())
+    }
+
+    fn cookies(&self) -> Vec<u8> {
+        self.client.cookies()
+    }
+
+    fn user_agent(&self) -> Vec<u8> {
+        self.client.user_agent()
+    }
+
+    fn describe(&self, what: Described, value: &[u8]) {
+        self.client.describe(what, value);
     }
 }
 
 /// Counts a request, sets its log attributes, and replaces its answer by the fallback of its domain, if there is one. `None` if the
 /// request passes.
 #[inline(always)]
-fn note<'a>(
+pub(super) fn note<'a>(
     (client, settings, counts): (&impl Clients, &Settings, &mut Counts),
     (key, domains): (&[u8], &'a ApiDomains),
     (answer, tier): (Answer<'a>, Tier),
@@ -153,7 +247,7 @@ fn note<'a>(
 ) -> Option<Answer<'a>> {
     let passes = passes_unknown && answer.outcome() == Outcome::NotFound;
     let outcome = (!passes).then_some(answer.outcome());
-    set_log_attributes(client, settings, key, (tier, outcome));
+    set_log_attributes(client, settings, Some(key), (tier, outcome));
     let Some(outcome) = outcome else {
         counts.count(Metric::Passed(tier, PassedOutcome::Passed));
         return None;
@@ -162,39 +256,44 @@ fn note<'a>(
     Some(with_domain_fallback(answer, key, domains))
 }
 
-/// Sets the configured log attributes of a request. The outcome is `None` if it passes.
+/// Sets the configured log attributes of a request. The key is `None` if it was not read, and the outcome if it passes.
 #[inline(always)]
-fn set_log_attributes(
+pub(super) fn set_log_attributes(
     client: &impl Clients,
     settings: &Settings,
-    key: &[u8],
+    key: Option<&[u8]>,
     (tier, outcome): (Tier, Option<Outcome>),
 ) {
     for what in &settings.describe {
         let value = match what {
-            Described::Outcome => outcome.map_or("passed", Outcome::name).as_bytes(),
-            Described::Tier => tier.name().as_bytes(),
+            Described::Outcome => Some(outcome.map_or("passed", Outcome::name).as_bytes()),
+            Described::Tier => Some(tier.name().as_bytes()),
             Described::Key => key,
         };
-        client.describe(*what, value);
+        if let Some(value) = value {
+            client.describe(*what, value);
+        }
     }
 }
 
 /// The client, the head of its request, the key and unix seconds.
-type Request<'r, C, H> = (&'r C, &'r Head<'r, H>, &'r [u8], u64);
+pub(super) type Request<'r, C, H> = (&'r C, &'r Head<'r, H>, &'r [u8], u64);
 
 /// Way to count an answer. A click with attributes becomes an event; so does an orphan visit.
 #[inline(always)]
 fn counting<C: Clients, H: Headers>(
-    events: &mut ClickEvents,
+    events: (&EventRules, &mut ClickEvents),
     answer: &Answer<'_>,
     request: Request<'_, C, H>,
+    noted: Option<Noted>,
 ) -> Counting {
     match answer.outcome() {
         Outcome::Redirect if request.1.headers.is_prefetch() => Counting::No,
-        Outcome::Redirect if events.takes_click() => describe(events, answer.status, request),
+        Outcome::Redirect if events.0.takes_click(noted.as_ref()) => {
+            describe(events, answer.status, request, noted)
+        }
         Outcome::Redirect => Counting::Plain,
-        Outcome::NotFound if events.has_orphans() => {
+        Outcome::NotFound if events.0.has_orphans() => {
             note_orphan(events, request);
             Counting::No
         }
@@ -205,9 +304,10 @@ fn counting<C: Clients, H: Headers>(
 /// Takes a click as an event, if there is room.
 #[inline(never)]
 fn describe<C: Clients, H: Headers>(
-    events: &mut ClickEvents,
+    (rules, events): (&EventRules, &mut ClickEvents),
     status: u16,
     (client, head, key, now): Request<'_, C, H>,
+    noted: Option<Noted>,
 ) -> Counting {
     let status = RedirectStatus::from_code(status);
     let click = Answered {
@@ -217,14 +317,14 @@ fn describe<C: Clients, H: Headers>(
         now,
         kind: Kind::Redirect(status.unwrap_or(RedirectStatus::Found)),
     };
-    events.click(client, &click)
+    events.click(rules, client, &click, noted)
 }
 
 /// Notes an orphan visit: a request for a code without a link.
 #[cold]
 #[inline(never)]
 fn note_orphan<C: Clients, H: Headers>(
-    events: &mut ClickEvents,
+    (rules, events): (&EventRules, &mut ClickEvents),
     (client, head, key, now): Request<'_, C, H>,
 ) {
     if head.headers.is_prefetch() {
@@ -242,7 +342,7 @@ fn note_orphan<C: Clients, H: Headers>(
         [] => OrphanKind::InvalidShortUrl,
         _ => OrphanKind::Regular404,
     };
-    events.orphan(client, kind, (&head.headers, head.path), now);
+    events.orphan(rules, client, kind, (&head.headers, head.path), now);
 }
 
 /// The request for `key` as rules and conditions of links see it.
@@ -272,7 +372,11 @@ fn visit<'v, C, H: Headers>(
 #[inline(always)]
 fn with_domain_fallback<'a>(answer: Answer<'a>, key: &[u8], domains: &'a ApiDomains) -> Answer<'a> {
     match answer.outcome() {
-        Outcome::Redirect | Outcome::Expired | Outcome::Unavailable | Outcome::Withheld => answer,
+        Outcome::Redirect
+        | Outcome::Expired
+        | Outcome::Unavailable
+        | Outcome::Withheld
+        | Outcome::Limited => answer,
         outcome => {
             let targets = domains.targets_of_key(key);
             answer.instead(targets.and_then(|targets| targets.instead_of(outcome)))

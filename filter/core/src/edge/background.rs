@@ -2,12 +2,12 @@
 
 use super::Edge;
 use crate::admission::FeedPlace;
-use crate::cache::Update;
-use crate::clicks::Counted;
+use crate::cache::{Caches, Update};
+use crate::clicks::{ClickEvents, Counted, Gathered};
 use crate::control_plane::callout::{CalloutError, MAX_BODY_BYTES, Response};
 use crate::control_plane::{
-    BackgroundCallout, BackgroundKind, ClickReports, PeriodicCallout, Poll, SnapshotTimer, Visits,
-    poll, snapshots,
+    BackgroundCallout, BackgroundKind, ClickReports, Decoded, DecodedFeed, DecodedSnapshot,
+    PeriodicCallout, Poll, SnapshotTimer, Visits, decoded, poll,
 };
 use crate::feed::FeedApplier;
 use crate::flights::Token;
@@ -29,7 +29,7 @@ use edgelink_wire::visits::worker_text;
 pub(super) struct BackgroundCallouts {
     snapshots: Option<SnapshotTimer>,
     poll: Option<Poll>,
-    clicks: Option<ClickReports>,
+    pub(super) clicks: Option<ClickReports>,
     pub(super) visits: Visits,
     pub(super) warm: Warm,
     /// The reports from before clicks were switched off, for their batch numbers: the control plane counts no number twice.
@@ -119,6 +119,18 @@ impl BackgroundCallouts {
     }
 }
 
+/// Takes all clicks and events counted since the last batch.
+fn take_counted(
+    caches: &mut Caches,
+    events: &mut ClickEvents,
+    gathered: &mut Vec<Gathered>,
+) -> Counted {
+    let mut gathered = std::mem::take(gathered);
+    gathered.push(events.take());
+    let tallied = caches.take_clicks();
+    Counted { tallied, gathered }
+}
+
 impl Edge {
     /// Maximum length of the answer to that callout, in bytes. A longer body is not worth reading.
     #[must_use]
@@ -165,7 +177,7 @@ impl Edge {
         self.gate
             .configure(settings.background.admission_silence_millis);
         self.api_domains.configure(settings.api_domains);
-        let is_same_feed = settings.feed_cluster() == self.settings.feed_cluster();
+        let is_same_feed = settings.feed_source() == self.settings.feed_source();
         if !is_same_feed {
             // There may be a gap between the end of one feed and the beginning of the other.
             self.gate.restart();
@@ -205,10 +217,7 @@ impl Edge {
     pub(super) fn end_clicks(&mut self) {
         let seconds = self.wall.seconds(self.now);
         if let Some(clicks) = &mut self.background.clicks {
-            let counted = Counted {
-                tallied: self.caches.take_clicks(),
-                gathered: self.events.take(),
-            };
+            let counted = take_counted(&mut self.caches, &mut self.events, &mut self.gathered);
             clicks.end(counted, self.now, seconds, &mut self.counts);
         }
     }
@@ -269,7 +278,7 @@ impl Edge {
         if !self.has_traffic {
             return Vec::new();
         }
-        self.warm_up(host, now);
+        self.warm_up(host, decoded::PART);
         let background = &mut self.background;
         if let Some(snapshots) = &mut background.snapshots
             && (self.gate.wants_snapshot() || self.api_domains.wants_snapshot())
@@ -280,15 +289,15 @@ impl Edge {
             poll.begin();
         }
         let seconds = self.wall.seconds(now);
-        self.events.forget_keys(seconds);
+        self.event_rules.forget_keys(seconds);
+        self.events.forget_visitors(&self.event_rules, seconds);
         let is_quiet = !std::mem::take(&mut self.is_busy);
         if let Some(clicks) = &mut background.clicks
-            && (clicks.is_flush_due(now, is_quiet) || self.events.is_half_full())
+            && (clicks.is_flush_due(now, is_quiet)
+                || self.events.is_half_full()
+                || !self.gathered.is_empty())
         {
-            let counted = Counted {
-                tallied: self.caches.take_clicks(),
-                gathered: self.events.take(),
-            };
+            let counted = take_counted(&mut self.caches, &mut self.events, &mut self.gathered);
             clicks.flush(counted, now, seconds, &mut self.counts);
         }
         background.visits.leases.on_tick(now);
@@ -307,12 +316,14 @@ impl Edge {
         let clicks = clicks.filter(|_| kind == BackgroundKind::Clicks);
         let is_due = clicks.is_some_and(|clicks| clicks.is_health_due(now));
         let health = is_due.then(|| self.worker_health(now));
-        let keys = self.events.keys();
+        let keys = self.event_rules.keys();
         let mut callout = self.background.ask(kind, (now, seconds), keys, health)?;
         let background = &self.background;
         // As long as a worker reports, none of its blocks are leased to others.
         let is_holder = background.visits.leases.holds_blocks();
         callout.worker = is_holder.then(|| worker_text(&background.name));
+        let is_poll = kind == BackgroundKind::Poll;
+        callout.poller = is_poll.then(|| worker_text(&background.name));
         Some(callout)
     }
 
@@ -338,16 +349,19 @@ impl Edge {
         }
     }
 
-    /// Inserts the hot links of the snapshot, the hottest last, once the feed covers them. They count as fetched when the
-    /// feed began.
-    fn warm_up(&mut self, data: &mut impl SharedData, now: Moment) {
+    /// Inserts `most` hot links of the snapshot, the hottest last, once the feed covers them. They count as fetched when the
+    /// feed began. Returns `true` if more are to be inserted.
+    pub fn warm_up(&mut self, data: &mut impl SharedData, most: usize) -> bool {
         let Some(reading) = self.reading() else {
-            return;
+            return false;
         };
         self.is_ready |= reading
             .read_until
             .is_some_and(|until| until >= reading.since);
-        for link in self.background.warm.take(reading).into_iter().rev() {
+        let now = self.now;
+        let links = self.background.warm.take(reading, most);
+        let has_more = links.len() == most;
+        for link in links {
             if let Ok(record) = RecordBytes::decode(&link.record) {
                 let update = Update {
                     record,
@@ -357,6 +371,7 @@ impl Edge {
                 self.caches.apply_update(data, &link.key, update, now);
             }
         }
+        has_more
     }
 
     /// A background callout has ended. Returns the one that follows at once, if any.
@@ -364,14 +379,17 @@ impl Edge {
         &mut self,
         host: &mut (impl SharedData + Log),
         (kind, token): (BackgroundKind, Token),
-        response: Response<'_>,
+        (response, decoded): (Response<'_>, Decoded<'_>),
         now: Moment,
     ) -> Option<BackgroundCallout> {
-        let ended = match kind {
-            BackgroundKind::Snapshot => self.end_snapshot(host, response, now),
-            BackgroundKind::Poll => self.end_poll(host, response, now),
-            BackgroundKind::Clicks => self.end_report(response, now),
-            BackgroundKind::Visits => self.background.visits.on_answer(token, response, now),
+        let ended = match (kind, decoded) {
+            (BackgroundKind::Snapshot, Decoded::Snapshot(snapshot)) => {
+                Ok(self.end_snapshot(*snapshot, now))
+            }
+            (BackgroundKind::Poll, Decoded::Feed(batch)) => self.end_poll(host, batch, now),
+            (BackgroundKind::Snapshot | BackgroundKind::Poll, _) => Err(decoded::failure(response)),
+            (BackgroundKind::Clicks, _) => self.end_report(response, now),
+            (BackgroundKind::Visits, _) => self.background.visits.on_answer(token, response, now),
         };
         match ended {
             Ok(failures) => {
@@ -401,20 +419,43 @@ impl Edge {
             return Err(CalloutError::Reset);
         };
         let (failures, keys) = clicks.on_answer(response, now, &mut self.counts)?;
-        self.events.add_keys(keys);
+        self.event_rules.add_keys(keys);
         Ok(failures)
     }
 
     fn end_poll(
         &mut self,
         host: &mut (impl SharedData + Log),
-        response: Response<'_>,
+        batch: DecodedFeed<'_>,
         now: Moment,
     ) -> Result<u32, CalloutError> {
+        let ended = self.with_feed(|poll, feed| poll.on_answer(host, now, batch, feed));
+        self.rely_on_feed(now);
+        ended.unwrap_or(Err(CalloutError::Reset))
+    }
+
+    /// Applies a part of a batch that is the answer to a callout, before [`Edge::on_callout_decoded`]. Returns `false` if none is to
+    /// be applied before that.
+    pub fn on_feed_part(
+        &mut self,
+        host: &mut (impl SharedData + Log),
+        token: Token,
+        batch: &mut DecodedFeed<'_>,
+        now: Moment,
+    ) -> bool {
+        self.at(now);
+        let is_poll = self.background.carries(token) == Some(BackgroundKind::Poll);
+        let applied =
+            is_poll.then(|| self.with_feed(|poll, feed| poll.on_part(host, now, batch, feed)));
+        applied.flatten().unwrap_or(false)
+    }
+
+    fn with_feed<R>(
+        &mut self,
+        act: impl FnOnce(&mut Poll, &mut FeedApplier<'_>) -> R,
+    ) -> Option<R> {
         let BackgroundCallouts { poll, warm, .. } = &mut self.background;
-        let Some(poll) = poll else {
-            return Err(CalloutError::Reset);
-        };
+        let poll = poll.as_mut()?;
         let mut feed = FeedApplier {
             caches: &mut self.caches,
             gate: &mut self.gate,
@@ -424,18 +465,12 @@ impl Edge {
             flights: &mut self.flights,
             read_until: poll.read_until(),
         };
-        let ended = poll.on_answer(host, now, response, &mut feed);
-        self.rely_on_feed(now);
-        ended
+        Some(act(poll, &mut feed))
     }
 
-    fn end_snapshot(
-        &mut self,
-        host: &mut (impl SharedData + Log),
-        response: Response<'_>,
-        now: Moment,
-    ) -> Result<u32, CalloutError> {
-        let snapshot = snapshots::read(response)?;
+    /// Applies a snapshot. Returns the number of consecutive failures before it.
+    fn end_snapshot(&mut self, decoded: DecodedSnapshot<'_>, now: Moment) -> u32 {
+        let DecodedSnapshot { snapshot, links } = decoded;
         let place = FeedPlace {
             generation: snapshot.generation,
             position: snapshot.position,
@@ -443,21 +478,20 @@ impl Edge {
         if let Some(poll) = &mut self.background.poll {
             poll.begin_at(place, now);
         }
-        self.background.warm.keep(&snapshot);
+        self.background.warm.keep(place, links);
         self.rely_on_feed(now);
         self.api_domains.apply_snapshot(&snapshot, now);
         let is_of_use = self.gate.apply_snapshot(snapshot) || !self.gate.wants_snapshot();
         let is_of_use = is_of_use && !self.api_domains.wants_snapshot();
-        self.warm_up(host, now);
         let Some(snapshots) = &mut self.background.snapshots else {
-            return Ok(0);
+            return 0;
         };
         if is_of_use {
-            return Ok(snapshots.meet(now));
+            return snapshots.meet(now);
         }
         // It is older than the position in the feed: the next one, after a pause, will not be.
         snapshots.retry(now);
-        Ok(0)
+        0
     }
 
     fn fail_background(

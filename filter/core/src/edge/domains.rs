@@ -62,11 +62,7 @@ impl Edge {
     #[inline(always)]
     pub(super) fn name_key(&mut self, host: &[u8], code: &[u8]) -> Result<(), DomainMiss> {
         let domain = domain_of(host, &self.here, &self.api_domains, self.now)?;
-        self.key.clear();
-        self.key.extend_from_slice(domain.as_bytes());
-        self.key.push(b'/');
-        self.code_at = self.key.len();
-        self.key.extend_from_slice(code);
+        self.code_at = write_key(&mut self.key, domain.as_bytes(), code);
         Ok(())
     }
 
@@ -208,11 +204,7 @@ impl Edge {
         let Some(domain) = default_domain(&self.here) else {
             return false;
         };
-        self.key.clear();
-        self.key.extend_from_slice(domain.as_str().as_bytes());
-        self.key.push(b'/');
-        self.code_at = self.key.len();
-        self.key.extend_from_slice(code);
+        self.code_at = write_key(&mut self.key, domain.as_str().as_bytes(), code);
         true
     }
 
@@ -249,7 +241,7 @@ impl Edge {
         if self.here.paths.is_none() && self.refuses_probe(head.path) {
             return Step::Answer(Answer::not_ready(&self.here), None);
         }
-        if self.events.has_orphans() && self.here.unknown_codes == UnknownCodes::NotFound {
+        if self.event_rules.has_orphans() && self.here.unknown_codes == UnknownCodes::NotFound {
             self.note_orphan(client, head);
         }
         if !is_root(head.path) {
@@ -292,8 +284,8 @@ impl Edge {
         if let Ok(domain) = domain {
             let now = self.wall.seconds(self.now);
             self.events.name_orphan(domain.as_bytes(), head.path);
-            self.events
-                .orphan(client, kind, (&head.headers, head.path), now);
+            let (rules, request) = (&self.event_rules, (&head.headers, head.path));
+            self.events.orphan(rules, client, kind, request, now);
         }
     }
 
@@ -332,9 +324,20 @@ fn default_domain(settings: &Settings) -> Option<&Domain> {
     default.filter(|_| settings.unknown_hosts == UnknownHosts::Default)
 }
 
+/// Writes the key of a link, and returns the offset of the code in it.
+#[inline(always)]
+pub(super) fn write_key(key: &mut Vec<u8>, domain: &[u8], code: &[u8]) -> usize {
+    key.clear();
+    key.extend_from_slice(domain);
+    key.push(b'/');
+    let code_at = key.len();
+    key.extend_from_slice(code);
+    code_at
+}
+
 /// The domain of a host, by name or as the default.
 #[inline(always)]
-fn domain_of<'a>(
+pub(super) fn domain_of<'a>(
     host: &[u8],
     settings: &'a Settings,
     api_domains: &'a ApiDomains,

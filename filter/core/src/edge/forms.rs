@@ -90,7 +90,7 @@ impl Edge {
         host: &mut (impl SharedData + Lookups + Log),
         form: Waiter,
     ) -> FormLink {
-        let held = match self.caches.look_up_lru(&self.key, self.now) {
+        let held = match self.look_up_lru() {
             Ok(found) => return FormLink::Known(found),
             Err(held) => held,
         };

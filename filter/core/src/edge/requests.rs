@@ -50,10 +50,7 @@ impl Edge {
 
     /// The path as it would be if the host had only links. `None` if it does not belong to the links.
     pub(super) fn plain_path<'p>(&self, path: &'p [u8]) -> Option<Cow<'p, [u8]>> {
-        match &self.here.paths {
-            Some(paths) => paths.plain(path),
-            None => Some(Cow::Borrowed(path)),
-        }
+        self.here.plain_path(path)
     }
 
     #[inline(always)]
@@ -107,6 +104,12 @@ impl Edge {
             Step::Wait(callout) => Step::Wait(callout),
             Step::Hold(callout, ended) => Step::Hold(callout, ended),
         }
+    }
+
+    /// True unless the address of the current request has used up its limit. A client without an address has none.
+    pub(super) fn is_within_limit(&mut self, client: &impl Clients) -> bool {
+        self.address = client.client_address();
+        (self.address).is_none_or(|address| self.limit.take(address, self.now))
     }
 
     /// Keeps the header `traceparent` of a request that begins to wait, before its callout is sent.

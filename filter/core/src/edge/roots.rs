@@ -49,6 +49,13 @@ impl Roots {
         Some(&root.unwrap_or(first).settings)
     }
 
+    /// The settings of a root or route; `None` before the first root is configured.
+    #[inline(always)]
+    pub(super) fn settings(&self, id: RootId) -> Option<&Arc<Settings>> {
+        let root = self.find(id).or_else(|| self.living.first())?;
+        Some(&root.settings)
+    }
+
     fn find(&self, id: RootId) -> Option<&Root> {
         self.living.iter().find(|root| root.id == id)
     }
@@ -171,9 +178,10 @@ impl Edge {
         self.roots.begin(stream, root)
     }
 
-    /// Applies the settings for a stream.
+    /// Applies the settings for a stream, which is the current one.
     #[inline(always)]
     pub(super) fn enter(&mut self, stream: StreamId) {
+        self.address = None;
         let settings = self.roots.settings_of(stream).unwrap_or(&self.settings);
         if !Arc::ptr_eq(settings, &self.here) {
             self.here = Arc::clone(settings);
@@ -181,12 +189,13 @@ impl Edge {
         }
     }
 
-    /// Callouts and gRPC streams have ended without a report from the proxy. With the next tick they are repeated from the new
+    /// Where callouts and gRPC streams belong to a root, they have ended without a report from the proxy. With the next tick they are repeated from the new
     /// home: the feed continues from the same position, and waiters keep waiting.
     fn leave_home<H: SharedData + Lookups + Log>(&mut self, host: &mut H) {
-        if H::END_WITH_ROOT {
-            self.lose_connection(host);
+        if !H::END_WITH_ROOT {
+            return;
         }
+        self.lose_connection(host);
         self.background.lose_background();
         self.forms.lose_tokens();
         self.lost.extend(self.visits.lose_tokens());

@@ -2,6 +2,8 @@
 //! (`chaos`, `chaos_redis`); Redis (`redis`) and the feed (`feed`); configurations that begin and end (`roots`); conditional
 //! targets (`rules`); links with a limit of visits (`visits`) or a password (`forms`), and other properties that few links
 //! have (`properties`); links among other paths, and other methods (`among_others`).
+//!
+//! Every other request is decided side by side with others where it can be ([`World::hit`]), which must make no difference.
 
 mod admission;
 mod among_others;
@@ -16,6 +18,8 @@ mod feed;
 mod forms;
 mod gauges;
 mod health;
+mod hits;
+mod limit;
 mod lookup;
 mod properties;
 mod ready;
@@ -43,6 +47,10 @@ const GENERATION: u64 = 7;
 struct World {
     edge: Edge,
     host: Host,
+    /// The notes of the thread that reads the edge.
+    notes: HitNotes,
+    /// That of the current request, if it could not be decided side by side with others.
+    admitted: Option<WithinLimit>,
     now: u64,
     /// Unix time in milliseconds.
     wall: u64,
@@ -128,13 +136,12 @@ impl World {
     }
 
     fn with(settings: Settings) -> Self {
+        let wall = WallClock::new(Moment::from_millis(START), UNIX_START);
+        let edge = Edge::new(Arc::new(settings), [7; 16], 7, wall);
         Self {
-            edge: Edge::new(
-                Arc::new(settings),
-                [7; 16],
-                7,
-                WallClock::new(Moment::from_millis(START), UNIX_START),
-            ),
+            notes: edge.hit_notes([8; 16]),
+            admitted: None,
+            edge,
             host: Host::default(),
             now: START,
             wall: UNIX_START,
@@ -163,13 +170,39 @@ impl World {
     }
 
     fn request(&mut self, stream: StreamId, head: &Head<'_>) -> Step<Answer<'_>> {
-        let now = Moment::from_millis(self.now);
-        self.edge.on_request(&mut self.host, stream, head, now)
+        let (host, now) = (&mut self.host, Moment::from_millis(self.now));
+        match self.admitted.take() {
+            Some(admitted) => self
+                .edge
+                .on_request_admitted(host, stream, head, now, admitted),
+            None => self.edge.on_request(host, stream, head, now),
+        }
+    }
+
+    /// A request that every other time is decided side by side with others; `None` if it is not.
+    fn hit(&mut self, stream: StreamId, head: &Head<'_, impl Headers>) -> Option<Became> {
+        if stream % 2 == 1 {
+            return None;
+        }
+        let mut answer = None;
+        let write = |written: &Answer<'_>| answer = Some(Answered(seen(written)));
+        let (by, now) = ((&self.host, 0), Moment::from_millis(self.now));
+        match self.edge.on_hit(&mut self.notes, by, head, now, write) {
+            Hit::Passes => Some(Passed),
+            Hit::Answered => Some(answer.unwrap()),
+            Hit::Undecided(admitted) => {
+                self.admitted = Some(admitted);
+                None
+            }
+        }
     }
 
     fn visit_and_send(&mut self, path: &str) -> (Became, Option<Token>) {
         self.last_stream += 1;
         let stream = self.last_stream;
+        if let Some(became) = self.hit(stream, &get(path)) {
+            return (became, None);
+        }
         let (became, callout) = match self.request(stream, &get(path)) {
             Step::Pass => (Passed, None),
             Step::Answer(answer, callout) => (Answered(seen(&answer)), callout),
@@ -299,6 +332,7 @@ impl World {
         self.stand_still(millis);
         let now = Moment::from_millis(self.now);
         let wall = WallClock::new(now, self.wall);
+        self.edge.on_hits(&mut [&mut self.notes], now);
         self.edge.on_tick(&mut self.host, now, wall)
     }
 

@@ -7,6 +7,7 @@ use crate::flights::{FlightId, Join, Waiter, Wanted};
 use crate::host::{Clients, Log, Lookups, SharedData};
 use crate::metrics::{CalloutOutcome, Tier};
 use crate::request::{Head, Headers};
+use crate::time::Moment;
 use edgelink_wire::record::has_extension;
 
 impl Edge {
@@ -18,7 +19,7 @@ impl Edge {
         visitor: Waiter,
         head: &Head<'_, impl Headers>,
     ) -> Step<AnswerContent> {
-        let held = match self.caches.look_up_lru(&self.key, self.now) {
+        let held = match self.look_up_lru() {
             Ok(found) => return self.serve(host, found, None, visitor, head),
             Err(held) => held,
         };
@@ -44,6 +45,13 @@ impl Edge {
         }
     }
 
+    /// Looks for the record of the current request in the LRU.
+    #[inline(always)]
+    pub(super) fn look_up_lru(&self) -> Result<Found, Option<Held>> {
+        let caches = &self.caches;
+        caches.look_up_lru(caches.lifetimes(), &self.key, self.now)
+    }
+
     /// Serves a record; a limited link uses up one of its visits.
     #[inline(always)]
     pub(super) fn serve(
@@ -61,9 +69,14 @@ impl Edge {
     }
 
     /// True if the code of the current request was never issued. A link in the LRU is not refused, whatever its number.
-    pub(super) fn refuses(&mut self, held: Option<Held>) -> bool {
-        self.gate.refuses(self.code(), self.now)
-            && !held.is_some_and(|held| self.caches.is_link(held))
+    pub(super) fn refuses(&self, held: Option<Held>) -> bool {
+        self.is_refused((self.code(), held), self.now)
+    }
+
+    /// True if that code was never issued; `held` is the entry of its link in the LRU.
+    #[inline(always)]
+    pub(super) fn is_refused(&self, (code, held): (&[u8], Option<Held>), now: Moment) -> bool {
+        self.gate.refuses(code, now) && !held.is_some_and(|held| self.caches.is_link(held))
     }
 
     /// The code of the current request.

@@ -294,6 +294,17 @@ impl Edge {
     }
 }
 
+/// True for the encoded record of a link with a limit of visits.
+#[cold]
+#[inline(never)]
+pub(super) fn is_limited(record: &[u8]) -> bool {
+    let Ok(Record::Link(link)) = Record::decode_again(record) else {
+        return false;
+    };
+    let extension = Extension::decode_again(link.extension);
+    extension.max_visits.is_some()
+}
+
 /// A limited link that redirects.
 struct LimitedLink {
     rev: u64,

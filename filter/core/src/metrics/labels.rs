@@ -34,7 +34,7 @@ labels! {
         Admission = "admission",
         /// No link was looked for: the host is none of the domains.
         UnknownHost = "unknown-host",
-        /// No link was looked for: the path belongs to the domain itself.
+        /// No link was looked for: the path belongs to the domain itself, or the address has reached its limit.
         Domain = "domain",
         /// Redis.
         Redis = "redis",

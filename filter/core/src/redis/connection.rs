@@ -16,7 +16,7 @@ use edgelink_wire::redis::{CLUSTER_LASTS_MILLIS, LINK_FIELDS, STATE_FIELDS, STAT
 
 /// A request to Redis.
 #[derive(Clone, Copy, Debug)]
-enum Request {
+enum RedisRequest {
     /// Lookup of a link, while Redis was current.
     Link(FlightId, Current),
     /// Probe for the publisher's progress.
@@ -26,7 +26,7 @@ enum Request {
 /// The connection for lookups.
 #[derive(Debug)]
 pub(crate) struct RedisConnection {
-    client: Client<Request>,
+    client: Client<RedisRequest>,
     timeout_millis: u64,
     lookup: LookupCommand,
     handler: OutputHandler,
@@ -118,13 +118,13 @@ impl RedisConnection {
         let current = self.handler.probes.current(now);
         let current = current.ok_or(RedisOutcome::NotCurrent)?;
         self.lookup.set_generation(current.generation);
-        let request = Request::Link(flight, current);
+        let request = RedisRequest::Link(flight, current);
         if H::HAS_CLIENT && self.client.has_client() {
             let key = self.lookup.name_of(key);
             return self.look_up(host, now, request, key, &LINK_FIELDS);
         }
         let (handler, lookup) = (&mut self.handler, &self.lookup);
-        let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
+        let emit = &mut |output: Output<'_, RedisRequest>| handler.on_output(host, now, output);
         let write = |out: &mut Vec<u8>| lookup.write(key, out);
         let asked = self.client.request(now.millis(), request, write, emit);
         asked.map_err(|_| RedisOutcome::Rejected)
@@ -135,7 +135,7 @@ impl RedisConnection {
         &mut self,
         host: &mut impl Lookups,
         now: Moment,
-        request: Request,
+        request: RedisRequest,
         key: Vec<u8>,
         fields: &'static [&'static str],
     ) -> Result<(), RedisOutcome> {
@@ -171,10 +171,10 @@ impl RedisConnection {
         handler.probes.on_sent(now);
         let asked = if H::HAS_CLIENT && self.client.has_client() {
             let key = STATE_KEY.as_bytes().to_vec();
-            self.look_up(host, now, Request::Probe, key, &STATE_FIELDS)
+            self.look_up(host, now, RedisRequest::Probe, key, &STATE_FIELDS)
         } else {
-            let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
-            let (request, write) = (Request::Probe, lookup::write_probe);
+            let emit = &mut |output: Output<'_, RedisRequest>| handler.on_output(host, now, output);
+            let (request, write) = (RedisRequest::Probe, lookup::write_probe);
             let asked = self.client.request(now.millis(), request, write, emit);
             asked.map_err(|_| RedisOutcome::Rejected)
         };
@@ -198,7 +198,7 @@ impl RedisConnection {
             self.lose(host, now);
         }
         let (handler, millis) = (&mut self.handler, now.millis());
-        let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
+        let emit = &mut |output: Output<'_, RedisRequest>| handler.on_output(host, now, output);
         match event {
             RedisEvent::Connected if is_current => self.client.on_connected(millis),
             RedisEvent::Answered(answers) if is_current => {
@@ -221,7 +221,7 @@ impl RedisConnection {
     ) -> Vec<LookupAnswer> {
         self.handler.transport.on_tick(host);
         let handler = &mut self.handler;
-        let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
+        let emit = &mut |output: Output<'_, RedisRequest>| handler.on_output(host, now, output);
         self.client.on_tick(now.millis(), emit);
         self.probe(host, now);
         self.flush(host, now);
@@ -250,7 +250,7 @@ impl RedisConnection {
 
     fn lose(&mut self, host: &mut (impl Lookups + Log), now: Moment) {
         let handler = &mut self.handler;
-        let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
+        let emit = &mut |output: Output<'_, RedisRequest>| handler.on_output(host, now, output);
         self.client.on_closed(now.millis(), emit);
     }
 }
@@ -260,7 +260,7 @@ impl OutputHandler {
         &mut self,
         host: &mut (impl Lookups + Log),
         now: Moment,
-        output: Output<'_, Request>,
+        output: Output<'_, RedisRequest>,
     ) {
         match output {
             Output::OpenStream => {
@@ -271,11 +271,11 @@ impl OutputHandler {
             Output::Send(bytes) => self.transport.send(host, bytes),
             Output::CloseStream => self.transport.close(),
             Output::Event(event) => host.warn(&log_line(event)),
-            Output::Deliver(Request::Probe, reply) => match reply {
+            Output::Deliver(RedisRequest::Probe, reply) => match reply {
                 Ok(reply) => self.probes.on_answer(lookup::read_probe(reply)),
                 Err(_) => self.probes.on_failure(),
             },
-            Output::Deliver(Request::Link(flight, asked), reply) => {
+            Output::Deliver(RedisRequest::Link(flight, asked), reply) => {
                 let is_current = |current: Current| current.generation == asked.generation;
                 let is_believed = self.probes.current(now).is_some_and(is_current);
                 let record = self.read(host, now, reply).and_then(|record| {

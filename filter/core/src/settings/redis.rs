@@ -1,5 +1,6 @@
 //! The section `redis` of the plugin configuration.
 
+use super::tls::{Tls, TlsFiles};
 use super::written::{HeaderText, RedisMode, RedisSection};
 use crate::resp::client::{Auth, ClientSettings, Mode};
 use crate::resp::scan::Limits;
@@ -46,17 +47,6 @@ pub struct Servers {
     pub password_file: Option<String>,
 }
 
-/// Settings of TLS with Redis. All files are PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
-    /// The file with the authorities of the servers' certificates.
-    pub ca_file: String,
-    /// The name in the certificates; `None` for the name of the host.
-    pub server_name: Option<String>,
-    /// The files with the client certificate and its key; `None` if none is presented.
-    pub own: Option<[String; 2]>,
-}
-
 impl RedisSection {
     /// Checks values against each other.
     pub(super) fn check(&self, problems: &mut Problems) {
@@ -83,6 +73,15 @@ impl RedisSection {
         }
     }
 
+    fn tls_files(&self) -> TlsFiles<'_> {
+        TlsFiles {
+            ca: self.ca_file.as_ref(),
+            server_name: self.server_name.as_ref(),
+            certificate: self.certificate_file.as_ref(),
+            key: self.key_file.as_ref(),
+        }
+    }
+
     fn check_servers(&self, problems: &mut Problems) {
         let is_address = |server: &HeaderText| {
             let parts = server.0.rsplit_once(':');
@@ -94,20 +93,7 @@ impl RedisSection {
             let must = "must be a list of at most 64 servers, each as host:port";
             problems.refuse("redis.servers", must);
         }
-        let of_tls = [
-            ("redis.serverName", &self.server_name),
-            ("redis.certificateFile", &self.certificate_file),
-            ("redis.keyFile", &self.key_file),
-        ];
-        for (field, value) in of_tls {
-            if value.is_some() && self.ca_file.is_none() {
-                problems.refuse(field, "must be given together with redis.caFile");
-            }
-        }
-        if self.certificate_file.is_some() != self.key_file.is_some() {
-            let must = "must be given together with redis.certificateFile";
-            problems.refuse("redis.keyFile", must);
-        }
+        self.tls_files().check("redis", problems);
         if self.sentinel.is_some() && self.mode == RedisMode::Pooled {
             problems.refuse("redis.sentinel", "must be left out with redis.mode pooled");
         }
@@ -121,16 +107,11 @@ impl RedisSection {
 impl From<RedisSection> for RedisSettings {
     fn from(section: RedisSection) -> Self {
         let text = |text: Option<HeaderText>| text.map(|text| text.0);
+        let tls = section.tls_files().read();
         let user = section.user;
         let servers = Servers {
             addresses: section.servers.into_iter().map(|server| server.0).collect(),
-            tls: section.ca_file.map(|ca_file| Tls {
-                ca_file: ca_file.0,
-                server_name: text(section.server_name),
-                own: text(section.certificate_file)
-                    .zip(text(section.key_file))
-                    .map(Into::into),
-            }),
+            tls,
             sentinel: text(section.sentinel),
             user: user.clone(),
             password_file: text(section.password_file),

@@ -92,6 +92,12 @@ fn field_when_bad_is_named() {
         ("/controlPlane/maxWaiting", json!(0)),
         ("/controlPlane/maxWaiting", json!(1_000_001)),
         ("/controlPlane/retries", json!(1)),
+        ("/limit", json!({"perSecond": 0})),
+        ("/limit", json!({"perSecond": 1_000_001})),
+        ("/limit", json!({"burst": 0})),
+        ("/limit", json!({"burst": 1_000_000_001})),
+        ("/limit", json!({"maxAddresses": 7})),
+        ("/limit", json!({"maxAddresses": 16_777_217})),
         ("/lru", json!({"maxBytes": 1_073_741_825u64})),
         ("/lru", json!({"maxEntries": 5})),
         ("/sharedData", json!({"slots": 1_048_577})),
@@ -130,10 +136,6 @@ fn field_when_missing_is_named() {
             "domains",
         ),
         (json!({"domains": ["a"]}), "controlPlane"),
-        (
-            json!({"domains": ["a"], "controlPlane": {"token": "t"}}),
-            "cluster",
-        ),
     ] {
         let error = parse(&config).unwrap_err().to_string();
         assert!(error.contains(&format!("`{name}`")), "{error}");
@@ -166,7 +168,7 @@ fn token_when_refused_is_not_repeated() {
 
 #[test]
 fn bounds_when_for_a_process_are_multiplied_by_workers() {
-    let json = r#"{"domains":["go.example"],"controlPlane":{"cluster":"c","maxPending":2,"maxWaiting":3},"poll":{},
+    let json = r#"{"domains":["go.example"],"controlPlane":{"servers":["http://c.test:80"],"maxPending":2,"maxWaiting":3},"poll":{},
         "redis":{"mode":"pooled","servers":["a:1"],"maxPending":5,"maxBufferedBytes":2048},"visits":{"maxLinks":7},
         "clicks":{"maxBytes":1048576,"maxEventBytes":16384,"maxOrphanBytes":65536,"attributes":["userAgent"],"orphans":true}}"#;
     for (workers, times) in [(0, 1), (1, 1), (32, 32)] {

@@ -4,6 +4,7 @@ use crate::request::{parse_path, parse_path_below};
 use edgelink_wire::clicks::attributes::Attribute;
 use edgelink_wire::settings::{Problems, Range, SettingValue, Value, ValueKind};
 use edgelink_wire::{Domain, LinkPrefix};
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 edgelink_wire::settings! {
@@ -45,6 +46,8 @@ edgelink_wire::settings! {
         pub clicks: Option<ClicksSection> = None;
         /// Visits of limited links.
         pub visits: VisitsSection = VisitsSection::default();
+        /// Requests of one address are limited: further ones get 429.
+        pub limit: Option<LimitSection> = None;
         /// The cache of a worker.
         pub lru: LruSection = LruSection::default();
         /// Records shared by the workers.
@@ -82,14 +85,35 @@ edgelink_wire::settings! {
 
     /// Access to the control plane.
     pub struct ControlPlaneSection {
-        /// Envoy's cluster of the control planes.
-        pub cluster: HeaderText = HeaderText::default(), Range::Required;
+        /// Envoy's cluster of the control planes. The Wasm filter needs it; native modules connect to `servers`.
+        pub cluster: Option<HeaderText> = None;
+        /// Control planes that native modules connect to by HTTP/2, up to 64: each `http://host:port` or `https://host:port`, with
+        /// `https` all of them. Each address of a host is a server. A native module needs it, the Wasm filter does without.
+        pub servers: Vec<ServerAddress> = Vec::new();
+        /// PEM file with the authorities of their certificates, with `https`. This file and the three below are read again for each
+        /// connection.
+        pub ca_file: Option<HeaderText> = None;
+        /// The name in those certificates; without it the host of each server.
+        pub server_name: Option<HeaderText> = None;
+        /// PEM file with the certificate that the native module shows; only with `caFile` and `keyFile`.
+        pub certificate_file: Option<HeaderText> = None;
+        /// PEM file with its key.
+        pub key_file: Option<HeaderText> = None;
+        /// File with the token of the edge API, for native modules, in place of `token`. It is read again while it is used.
+        pub token_file: Option<HeaderText> = None;
         /// Token of the edge API. Leave it out where Envoy adds it to callouts, as `bootstrap.yaml` has it do: here it shows in
         /// Envoy's `config_dump`.
         pub token: Option<HeaderText> = None;
+        /// For connecting to one of `servers`, with the handshakes.
+        pub connect_timeout_millis: u64 = 500, 10..=60_000;
+        /// Requests in flight at one of `servers`; further ones go to another, or wait.
+        pub max_streams: usize = 100, 1..=10_000;
+        /// Between two resolutions of the names of `servers`. They are resolved after a failure to connect, too.
+        pub resolve_seconds: u64 = 5, 1..=3_600;
         /// `:authority` of callouts.
         pub authority: HeaderText = HeaderText("control-plane".to_owned());
-        /// For a callout: the longest wait of a visitor of an unknown link.
+        /// For a callout: the longest wait of a visitor of an unknown link. A native module closes a connection to a server that has
+        /// sent nothing for three fifths of it, and asks another server.
         pub timeout_millis: u32 = 800, 1..=60_000;
         /// Lookups in flight a worker; with more, requests get a stale record or 503. A quarter is for links that the caches hold, and hosts that may be domains have an eighth at most.
         pub max_pending: usize = 1_024, 1..=100_000;
@@ -213,6 +237,19 @@ edgelink_wire::settings! {
         pub max_links: usize = 4_096, 1..=100_000;
     }
 
+    /// The limit of requests by address.
+    pub struct LimitSection {
+        /// Requests of one address that are answered a second, whatever their path, also if they pass; of IPv6 each /64 is one. The native
+        /// module counts them for the process, the Wasm filter in each worker, of which a connection has one. A client whose address the
+        /// proxy does not know is not limited.
+        pub per_second: u32 = 500, 1..=1_000_000;
+        /// Requests that an address that has been quiet may make at once.
+        pub burst: u32 = 2_000, 1..=1_000_000_000;
+        /// Addresses that are remembered, in 16 bytes each, rounded up to a multiple of 8. Where there are more, those give way that have
+        /// used the least of late, and may make as many requests again as new ones.
+        pub max_addresses: usize = 65_536, 8..=16_777_216;
+    }
+
     /// The cache of a worker.
     pub struct LruSection {
         /// Bytes of a worker's LRU; 0 is none, and with a feed at least 1048576. Its memory grows up to this and never shrinks. With a feed, up to half holds the changes of the last 30 s.
@@ -305,6 +342,60 @@ impl SettingValue for HeaderText {
 
     fn written(&self, _: &str) -> Option<Value> {
         Some(self.0.as_str().into())
+    }
+}
+
+/// A server of control planes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerAddress {
+    /// True with `https`.
+    pub is_encrypted: bool,
+    /// The name, or the address without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl ServerAddress {
+    fn parse(text: &str) -> Option<Self> {
+        let (scheme, authority) = text.split_once("://")?;
+        let is_encrypted = match scheme {
+            "http" => false,
+            "https" => true,
+            _ => return None,
+        };
+        let (host, port) = authority.rsplit_once(':')?;
+        let literal = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let is_host = match literal {
+            Some(literal) => literal.parse::<Ipv6Addr>().is_ok(),
+            None => !host.is_empty() && !host.contains(['/', ':', '@', '[', ']', '?', '#']),
+        };
+        let port = port.parse().ok().filter(|port| is_host && *port > 0)?;
+        let host = literal.unwrap_or(host).to_owned();
+        Some(Self {
+            is_encrypted,
+            host,
+            port,
+        })
+    }
+}
+
+impl SettingValue for ServerAddress {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
+        let HeaderText(text) = HeaderText::read(value, path, problems)?;
+        let address = Self::parse(&text);
+        if address.is_none() {
+            problems.refuse(path, "must be as http://host:port or https://host:port");
+        }
+        address
+    }
+
+    fn written(&self, _: &str) -> Option<Value> {
+        None
     }
 }
 

@@ -3,15 +3,18 @@
 mod batches;
 mod fake;
 mod panics;
+mod side_by_side;
 
 use super::*;
-use crate::process::Process;
+use crate::main_thread::process_named;
+use edgelink_process::process::Process;
+use edgelink_process::testing::{self, SentCallout, tick};
 use edgelink_wire::record::Extension;
 use edgelink_wire::{
     FeedBatch, FeedBatchHead, FeedPosition, LinkAnswer, LinkRecord, Record, VisitsAnswer,
     VisitsRequest, link_batch,
 };
-use fake::{Answer, Callout, LOG, Plugin, Request, SCHEDULERS};
+use fake::{Answer, LOG, Plugin, Request, SCHEDULERS};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -19,7 +22,7 @@ use std::time::{Duration, Instant};
 /// Runs tests one at a time, because they share global state.
 static TURN: Mutex<()> = Mutex::new(());
 
-const PLUGIN: &str = r#"{"domains":["go.example"],"controlPlane":{"cluster":"control_plane"},"tierHeader":true,
+const PLUGIN: &str = r#"{"domains":["go.example"],"controlPlane":{"servers":["http://control-plane.test:80"]},"tierHeader":true,
     "describe":["outcome","tier","key"],"absentFreshSeconds":5}"#;
 
 /// The module with a configuration.
@@ -30,6 +33,8 @@ struct Module {
 
 impl Module {
     fn try_new(name: &str, json: &str) -> Option<Self> {
+        testing::hold_callouts();
+        envoy_dynamic_module_on_program_init();
         let plugin = Box::<Plugin>::default();
         let (name, json) = (Buffer::of(name.as_bytes()), Buffer::of(json.as_bytes()));
         let envoy = (&raw const *plugin).cast_mut().cast();
@@ -45,40 +50,22 @@ impl Module {
         (&raw const *self.plugin).cast_mut().cast()
     }
 
-    /// Runs the scheduled hooks of the main thread.
-    fn run_main_thread(&self) {
-        while self.plugin.woken.swap(0, Ordering::Relaxed) > 0 {
-            envoy_dynamic_module_on_http_filter_config_scheduled(self.envoy(), self.config, 0);
-        }
+    fn process(&self) -> &'static Process<Scheduler> {
+        // SAFETY: it has not ended.
+        unsafe { &*self.config.cast::<Config>() }.process
     }
 
-    /// The callouts made since the last call.
-    fn callouts(&self) -> Vec<Callout> {
-        self.run_main_thread();
-        self.plugin.callouts.lock().unwrap().drain(..).collect()
+    /// The callouts ordered since the last call.
+    fn callouts(&self) -> Vec<SentCallout> {
+        testing::take_callouts(self.process())
     }
 
     fn end_callout(&self, id: u64, headers: &[(&str, &str)], body: &[u8]) {
-        let header = |(name, value): &(&str, &str)| RawHeader {
-            name: Buffer::of(name.as_bytes()),
-            value: Buffer::of(value.as_bytes()),
-        };
-        let headers: Vec<_> = headers.iter().map(header).collect();
-        let body: Vec<_> = body.chunks(5).map(Buffer::of).collect();
-        envoy_dynamic_module_on_http_filter_config_http_callout_done(
-            self.envoy(),
-            self.config,
-            id,
-            0,
-            headers.as_ptr(),
-            headers.len(),
-            body.as_ptr(),
-            body.len(),
-        );
+        testing::end_callout(self.process(), id, headers, body);
     }
 
     /// The control plane answers a lookup with a link.
-    fn answer(&self, callout: &Callout, url: &str) {
+    fn answer(&self, callout: &SentCallout, url: &str) {
         let key = callout.headers[":path"]
             .strip_prefix("/edge/v1/links/")
             .unwrap();
@@ -319,7 +306,7 @@ fn waiter_when_another_has_left_gets_its_answer() {
 }
 
 #[test]
-fn callout_when_failed_or_unsent_answers_503() {
+fn callout_when_failed_answers_503() {
     let _turn = turn();
     let module = Module::new("failing");
     let visit = module.visit("/abc");
@@ -329,21 +316,14 @@ fn callout_when_failed_or_unsent_answers_503() {
     visit.resume();
     assert_eq!(visit.answer().status, 503);
     assert_eq!(visit.answer().headers["retry-after"], "1");
-
-    let json = PLUGIN.replace("control_plane", "another");
-    let module = Module::try_new("no cluster", &json).unwrap();
-    let visit = module.visit("/abc");
-    assert!(module.callouts().is_empty());
-    visit.resume();
-    assert_eq!(visit.answer().status, 503);
 }
 
 #[test]
-fn visit_return_when_envoy_does_not_send_it_fails_once() {
+fn visit_return_when_it_fails_is_repeated() {
     const VISITS: &str = "/edge/v1/visits";
     let _turn = turn();
     let module = Module::new("returns");
-    let process = Process::named(b"returns");
+    let process = process_named(b"returns");
     let visit = module.visit("/abc");
     let extension = Extension {
         max_visits: Some(9),
@@ -359,7 +339,7 @@ fn visit_return_when_envoy_does_not_send_it_fails_once() {
         key: b"go.example/abc",
         record: &record.to_bytes(),
     };
-    let end = |callout: &Callout, media_type: &str, body: &[u8]| {
+    let end = |callout: &SentCallout, media_type: &str, body: &[u8]| {
         let headers = [(":status", "200"), ("content-type", media_type)];
         module.end_callout(callout.id, &headers, body);
     };
@@ -378,16 +358,16 @@ fn visit_return_when_envoy_does_not_send_it_fails_once() {
     visit.resume();
     assert_eq!(visit.answer().status, 302);
 
-    module.plugin.refuses.store(true, Ordering::Relaxed);
-    process.with(crate::worker::Worker::tick).unwrap();
-    assert!(module.callouts().is_empty());
-    module.plugin.refuses.store(false, Ordering::Relaxed);
-    process.with(crate::worker::Worker::tick).unwrap();
+    tick(process);
+    let returned = module.callouts().remove(0);
+    assert_eq!(returned.headers[":path"], VISITS);
+    module.end_callout(returned.id, &[], b"");
+    tick(process);
     let [again] = &module.callouts()[..] else {
         panic!("the visits are returned again");
     };
     assert_eq!(again.headers[":path"], VISITS);
-    process.with(crate::worker::Worker::tick).unwrap();
+    tick(process);
     assert_eq!(module.count("edgelink.visit_return|failed"), 1);
 }
 
@@ -412,17 +392,25 @@ fn configuration_when_wrong_names_fields_in_log() {
     let _turn = turn();
     for (json, field) in [
         (
-            r#"{"domains":[],"controlPlane":{"cluster":"c"}}"#,
+            r#"{"domains":[],"controlPlane":{"servers":["http://c.test:80"]}}"#,
             "domains",
         ),
         (
-            r#"{"domains":["a.b"],"controlPlane":{"cluster":"c"},"redis":{"mode":"direct"}}"#,
+            r#"{"domains":["a.b"],"controlPlane":{"servers":["http://c.test:80"]},"redis":{"mode":"direct"}}"#,
             "redis.servers",
+        ),
+        (
+            r#"{"domains":["a.b"],"controlPlane":{"cluster":"c"}}"#,
+            "controlPlane.servers",
+        ),
+        (
+            r#"{"domains":["a.b"],"controlPlane":{"servers":["http://c:1"],"tokenFile":"/missing"}}"#,
+            "controlPlane.tokenFile",
         ),
         ("{", "."),
     ] {
         LOG.lock().unwrap().clear();
-        assert!(Module::try_new("wrong", json).is_none());
+        assert!(Module::try_new("wrong", json).is_none(), "{json}");
         let log = LOG.lock().unwrap().join("\n");
         assert!(log.contains(&format!("field '{field}'")), "{log}");
     }
@@ -434,7 +422,8 @@ fn configuration_when_replaced_keeps_cache_and_waiters() {
     let before = Module::new("changing");
     assert_eq!(before.fetch("/known").status, 302);
     let waits = before.visit("/abc");
-    assert_eq!(before.callouts().len(), 1);
+    let callouts = before.callouts();
+    assert_eq!(callouts.len(), 1);
     let after = Module::new("changing");
     let known = after.visit("/known");
     assert_eq!(known.answer().headers["x-edgelink-tier"], "lru");
@@ -445,10 +434,8 @@ fn configuration_when_replaced_keeps_cache_and_waiters() {
     assert_eq!(answered.answer().status, 302);
     drop(waits);
     drop(before);
-    let process = Process::named(b"changing");
-    process.with(crate::worker::Worker::tick).unwrap();
-    let callouts = after.callouts();
-    assert_eq!(callouts.len(), 1, "asked again: {callouts:?}");
+    tick(process_named(b"changing"));
+    assert!(after.callouts().is_empty(), "a callout outlives its root");
     after.answer(&callouts[0], "https://example.com/");
     also_waits.resume();
     assert_eq!(also_waits.location(), "https://example.com/");
@@ -558,9 +545,7 @@ fn metrics_when_handed_over_have_labels() {
     let module = Module::new("metrics");
     module.fetch("/abc");
     drop(module.visit("/abc"));
-    Process::named(b"metrics")
-        .with(crate::worker::Worker::tick)
-        .unwrap();
+    tick(process_named(b"metrics"));
     assert_eq!(module.count("edgelink.requests|lru|redirect"), 1);
     assert_eq!(module.count("edgelink.requests|control_plane|redirect"), 1);
     assert_eq!(module.count("edgelink.callouts|ok"), 1);
@@ -576,8 +561,8 @@ fn feed_lag_when_feed_is_removed_is_zero() {
     let json = PLUGIN.replace("\"tierHeader\"", "\"poll\":{},\"tierHeader\"");
     let with_feed = Module::try_new("feed lag", &json).expect("it is right");
     drop(with_feed.visit("/abc"));
-    let process = Process::named(b"feed lag");
-    process.with(crate::worker::Worker::tick).unwrap();
+    let process = process_named(b"feed lag");
+    tick(process);
     let polls = with_feed.callouts();
     let poll = polls
         .iter()
@@ -591,10 +576,10 @@ fn feed_lag_when_feed_is_removed_is_zero() {
     let batch = FeedBatch::encode(head, [].iter());
     let headers = [(":status", "200"), ("content-type", FeedBatch::MEDIA_TYPE)];
     with_feed.end_callout(poll.expect("a poll").id, &headers, &batch);
-    process.with(crate::worker::Worker::tick).unwrap();
+    tick(process);
     assert!(with_feed.count(FEED_LAG) >= 1_000);
     let _without = Module::new("feed lag");
-    process.with(crate::worker::Worker::tick).unwrap();
+    tick(process);
     assert_eq!(with_feed.count(FEED_LAG), 0);
 }
 

@@ -1,6 +1,7 @@
 //! The entries of the cache: numbered slots in two lists, each linked from the newest to the oldest.
 
 use crate::time::Moment;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// The number of no slot: the end of a list.
 const END: u32 = u32::MAX;
@@ -28,36 +29,28 @@ pub(super) const NODE_BYTES: usize = size_of::<Node>();
 const _: () = assert!(NODE_BYTES == 32, "every byte here is one a cached link");
 
 /// A key, its encoded record, and when it was fetched.
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// The key, then the record.
     bytes: Box<[u8]>,
-    pub(super) fetched: Moment,
+    pub(crate) fetched: Moment,
     /// Last failed refresh, in seconds of the monotonic clock; 0 for never.
     pub(super) failed: u32,
-    /// [`ASKED`], [`PROTECTED`] and the length of the key.
-    marks: u16,
-    /// Clicks since the last batch.
-    pub(super) clicks: u16,
-}
-
-/// The parts of an entry.
-pub(super) struct Parts<'a> {
-    pub(super) key: &'a [u8],
-    pub(super) record: &'a [u8],
-    pub(super) clicks: &'a mut u16,
+    /// [`ASKED`], [`PROTECTED`] and the length of the key. Threads that read side by side set the first one.
+    marks: AtomicU16,
+    /// Clicks since the last batch. Threads that read side by side count them.
+    pub(super) clicks: AtomicU16,
 }
 
 impl Entry {
     /// `None` if the key is longer than any valid one.
     pub(super) fn new(key: &[u8], record: &[u8], fetched: Moment) -> Option<Self> {
+        let marks = u16::try_from(key.len()).ok();
         Some(Self {
             bytes: [key, record].concat().into_boxed_slice(),
             fetched,
             failed: 0,
-            clicks: 0,
-            marks: u16::try_from(key.len())
-                .ok()
-                .filter(|length| *length <= KEY_LENGTH)?,
+            clicks: AtomicU16::new(0),
+            marks: marks.filter(|length| *length <= KEY_LENGTH)?.into(),
         })
     }
 
@@ -65,34 +58,43 @@ impl Entry {
         self.bytes.get(..self.key_length()).unwrap_or_default()
     }
 
-    pub(super) fn record(&self) -> &[u8] {
+    pub(crate) fn record(&self) -> &[u8] {
         self.bytes.get(self.key_length()..).unwrap_or_default()
     }
 
     fn key_length(&self) -> usize {
-        usize::from(self.marks & KEY_LENGTH)
+        usize::from(self.marks.load(Ordering::Relaxed) & KEY_LENGTH)
+    }
+
+    /// Key and record.
+    pub(super) fn parts(&self) -> (&[u8], &[u8]) {
+        let parts = self.bytes.split_at_checked(self.key_length());
+        parts.unwrap_or_default()
     }
 
     /// True for an entry in the list of protected ones.
     pub(super) fn is_protected(&self) -> bool {
-        self.marks & PROTECTED != 0
+        self.marks.load(Ordering::Relaxed) & PROTECTED != 0
+    }
+
+    /// Marks it as requested. A mark that is set is not written again: threads would take its memory from one another.
+    pub(super) fn mark(&self) {
+        if self.marks.load(Ordering::Relaxed) & ASKED == 0 {
+            self.marks.fetch_or(ASKED, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the clicks since the last batch.
+    pub(super) fn take_clicks(&mut self) -> u16 {
+        std::mem::take(self.clicks.get_mut())
     }
 
     /// Clears the mark. Returns `true` if it was set.
     fn unmark(&mut self) -> bool {
-        let is_marked = self.marks & ASKED != 0;
-        self.marks &= !ASKED;
+        let marks = self.marks.get_mut();
+        let is_marked = *marks & ASKED != 0;
+        *marks &= !ASKED;
         is_marked
-    }
-
-    pub(super) fn parts(&mut self) -> Parts<'_> {
-        let length = self.key_length();
-        let (key, record) = self.bytes.split_at_checked(length).unwrap_or_default();
-        Parts {
-            key,
-            record,
-            clicks: &mut self.clicks,
-        }
     }
 }
 
@@ -164,13 +166,6 @@ impl Slab {
         }
     }
 
-    /// Marks an entry as requested.
-    pub(super) fn mark(&mut self, slot: u32) {
-        if let Some(entry) = self.get_mut(slot) {
-            entry.marks |= ASKED;
-        }
-    }
-
     /// Moves the hand to the slot to be emptied next. The oldest protected one only if there are no others.
     pub(super) fn next_to_go(&mut self) -> Option<u32> {
         if self.settled.oldest == END {
@@ -201,7 +196,7 @@ impl Slab {
     pub(super) fn settle(&mut self, slot: u32) {
         self.unlink(slot);
         if let Some(entry) = self.get_mut(slot) {
-            entry.marks &= !PROTECTED;
+            *entry.marks.get_mut() &= !PROTECTED;
         }
         self.link(slot);
     }
@@ -216,7 +211,7 @@ impl Slab {
 
     /// Puts an entry into a slot as the newest protected one. `None` if there are no more numbers.
     pub(super) fn insert_protected(&mut self, mut entry: Entry) -> Option<u32> {
-        entry.marks |= PROTECTED;
+        *entry.marks.get_mut() |= PROTECTED;
         self.insert(entry)
     }
 

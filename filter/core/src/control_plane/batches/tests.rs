@@ -30,7 +30,7 @@ fn counted(clicks: u64) -> Counted {
 fn of(tallied: Tallied) -> Counted {
     Counted {
         tallied,
-        gathered: Gathered::default(),
+        gathered: Vec::new(),
     }
 }
 
@@ -162,7 +162,7 @@ fn clicks_when_too_many_are_split_over_batches_and_requests() {
 
 fn gathered(gathered: Gathered) -> Counted {
     Counted {
-        gathered,
+        gathered: vec![gathered],
         ..Counted::default()
     }
 }
@@ -456,10 +456,10 @@ impl Event {
             Self::Lose(lost, lost_orphans) => {
                 had.clicks += lost;
                 had.orphans += lost_orphans;
-                let gathered = Gathered {
+                let gathered = vec![Gathered {
                     lost_orphans,
                     ..Gathered::default()
-                };
+                }];
                 let tallied = Tallied {
                     lost,
                     ..Tallied::default()

@@ -26,6 +26,9 @@ impl World {
             method: method.as_bytes(),
             ..get(path)
         };
+        if let Some(became) = self.hit(stream, &head) {
+            return became;
+        }
         let (became, callout) = match self.request(stream, &head) {
             Step::Pass => (Passed, None),
             Step::Answer(answer, callout) => (Answered(seen(&answer)), callout),

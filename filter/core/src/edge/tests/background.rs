@@ -591,6 +591,64 @@ fn message_when_unreadable_is_a_gap_and_others_apply() {
     assert_eq!(lines.count(), 1);
 }
 
+/// As threads that share an edge apply it. The position moves with the last part, and a message that cannot be read is a gap then.
+#[test]
+fn batch_when_applied_in_parts_has_the_effect_of_one() {
+    for has_gap in [false, true] {
+        for unreadable in [None, Some(3), Some(700)] {
+            let keys: Vec<_> = (0..700).map(|n| format!("go.example/k{n}")).collect();
+            let puts = keys.iter().map(|key| put(key, "https://changed/", 2));
+            let mut messages: Vec<_> = puts
+                .map(|put| edgelink_wire::feed_batch::encode_message(&put))
+                .collect();
+            if let Some(place) = unreadable {
+                messages.insert(place, b"\x07".to_vec());
+            }
+            let head = FeedBatchHead {
+                gap: has_gap,
+                ..head(9)
+            };
+            let body = FeedBatch::encode_encoded(head, messages.iter().map(Vec::as_slice));
+            let end = |in_parts: bool| {
+                let mut world = World::with_polled_link();
+                world.pass(100);
+                let (token, _) = world.take_background(BackgroundKind::Poll);
+                let response = Response {
+                    status: b"200",
+                    content_type: FeedBatch::MEDIA_TYPE.as_bytes(),
+                    body: &body,
+                };
+                let now = Moment::from_millis(world.now);
+                let (edge, host) = (&mut world.edge, &mut world.host);
+                let actions = if in_parts {
+                    let mut decoded = Decoded::of(response);
+                    let Decoded::Feed(batch) = &mut decoded else {
+                        panic!("a batch");
+                    };
+                    let mut parts = 0;
+                    while edge.on_feed_part(host, token, batch, now) {
+                        parts += 1;
+                        assert_eq!(edge.reading().unwrap().position, position(5));
+                    }
+                    assert_eq!(parts, 2);
+                    edge.on_callout_decoded(host, token, (response, decoded), now)
+                } else {
+                    edge.on_callout_end(host, token, response, now)
+                };
+                world.act_on(actions);
+                let counted = ["feed.put", "feed.gap", "feed.malformed", "poll.ok"];
+                let counted = counted.map(|name| world.counted(name));
+                let visited = ["/k0", "/k699", "/a"].map(|path| {
+                    let (became, _) = world.visit_and_send(path);
+                    matches!(became, Answered(_))
+                });
+                (counted, visited, world.edge.reading().unwrap())
+            };
+            assert_eq!(end(true), end(false), "{has_gap} {unreadable:?}");
+        }
+    }
+}
+
 #[test]
 fn poll_when_its_answer_is_no_batch_fails() {
     let mut world = World::with_background(r#","poll":{}"#);
@@ -645,7 +703,8 @@ fn slot_when_back_in_use_is_looked_up_again() {
         world.visit(&format!("/{other}"));
     }
     let now = Moment::from_millis(world.now);
-    let held = world.edge.caches.look_up_lru(b"go.example/a", now);
+    let caches = &world.edge.caches;
+    let held = caches.look_up_lru(caches.lifetimes(), b"go.example/a", now);
     assert!(matches!(held, Err(None)), "{held:?}");
     configure(&mut world, "");
     world.ask("/a");

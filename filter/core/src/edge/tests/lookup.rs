@@ -241,6 +241,7 @@ fn worker_when_it_ends_flushes_counts_and_clears_gauges() {
     world.know("a", link("https://e/", 1));
     assert_eq!(world.counted("lru_entries"), 1);
     world.visit("/a");
+    world.edge.end_hits(&mut [&mut world.notes]);
     world.edge.on_end(&mut world.host);
     assert_eq!(world.host.stats["edgelink.lru_entries"], 0);
     assert_eq!(world.host.stats["edgelink.lru_bytes"], 0);

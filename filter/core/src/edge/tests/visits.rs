@@ -392,6 +392,23 @@ fn block_when_it_comes_too_late_is_not_spent() {
 }
 
 #[test]
+fn uses_when_no_requests_come_any_more_are_returned_at_once() {
+    let mut world = World::new();
+    let first = world.limited("a");
+    world.lease(&first, 9);
+    world.pass(100);
+    assert!(world.callouts.is_empty());
+    world.edge.retire();
+    assert!(world.edge.holds_visits());
+    world.pass(100);
+    let (token, request) = world.returned();
+    assert_eq!(request, (2, Some((1, 1)), false));
+    world.end_return(token);
+    world.pass(100);
+    assert!(!world.edge.holds_visits());
+}
+
+#[test]
 fn uses_request_when_the_proxy_forgets_it_is_given_up() {
     let mut world = World::new();
     let first = world.limited("a");

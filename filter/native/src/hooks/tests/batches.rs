@@ -42,7 +42,6 @@ fn links_when_requested_in_one_turn_are_asked_for_once() {
     });
     assert_eq!(statuses, [302, 503, 503]);
     assert_eq!(visits[0].location(), "https://example.com/");
-    module.run_main_thread();
     let [leaves, _stays] = come(&module, ["/abf", "/abg"]);
     assert!(module.callouts().is_empty());
     drop(leaves);

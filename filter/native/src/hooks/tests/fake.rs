@@ -3,10 +3,10 @@
 //! It is as strict as Envoy: memory of destroyed objects must not be used, which AddressSanitizer detects.
 
 use crate::abi::{Buffer, Object, RawHeader};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A request at Envoy.
 #[derive(Default)]
@@ -40,21 +40,9 @@ pub(super) struct Answer {
 /// A configuration at Envoy.
 #[derive(Default)]
 pub(super) struct Plugin {
-    pub(super) callouts: Mutex<VecDeque<Callout>>,
-    pub(super) made: AtomicUsize,
-    /// True if it refuses callouts.
-    pub(super) refuses: AtomicBool,
     pub(super) woken: AtomicUsize,
     pub(super) names: Mutex<Vec<String>>,
     pub(super) metrics: Mutex<BTreeMap<String, i64>>,
-}
-
-/// A request to the control plane.
-#[derive(Clone, Debug)]
-pub(super) struct Callout {
-    pub(super) id: u64,
-    pub(super) headers: BTreeMap<String, String>,
-    pub(super) body: Vec<u8>,
 }
 
 /// The log lines of the module.
@@ -89,10 +77,20 @@ unsafe fn text(buffer: Buffer) -> String {
 unsafe fn map(headers: *const RawHeader, count: usize) -> BTreeMap<String, String> {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let headers = super::super::slice(headers, count).iter();
+        let headers = slice(headers, count).iter();
         let headers = headers.map(|header| (text(header.name), text(header.value)));
         headers.collect()
     }
+}
+
+/// # Safety
+/// The elements must be valid for `'h`.
+unsafe fn slice<'h, T>(start: *const T, count: usize) -> &'h [T] {
+    if start.is_null() || count == 0 {
+        return &[];
+    }
+    // SAFETY: guaranteed by the caller.
+    unsafe { std::slice::from_raw_parts(start, count) }
 }
 
 fn label_text(name: &str, labels: &[Buffer]) -> String {
@@ -209,21 +207,10 @@ exports! {
     fn envoy_dynamic_module_callback_http_filter_config_scheduler_delete(scheduler: Object) {
         drop(Box::<Object>::from_raw(scheduler.cast()));
     }
-    fn envoy_dynamic_module_callback_http_filter_config_http_callout(config: Object, id: *mut u64, cluster: Buffer, headers: *const RawHeader, count: usize, body: Buffer, _timeout: u64) -> u32 {
-        let plugin = plugin(config);
-        if text(cluster) != "control_plane" || plugin.refuses.load(Ordering::Relaxed) {
-            return 2;
-        }
-        let made = plugin.made.fetch_add(1, Ordering::Relaxed) as u64 + 1;
-        id.write(made);
-        let callout = Callout { id: made, headers: map(headers, count), body: body.bytes().to_vec() };
-        plugin.callouts.lock().unwrap().push_back(callout);
-        0
-    }
     fn envoy_dynamic_module_callback_http_filter_config_define_counter(config: Object, name: Buffer, labels: *const Buffer, count: usize, id: *mut usize) -> u32 {
         let mut names = plugin(config).names.lock().unwrap();
         id.write(names.len());
-        names.push(format!("{}/{}", text(name), super::super::slice(labels, count).len()));
+        names.push(format!("{}/{}", text(name), slice(labels, count).len()));
         0
     }
     fn envoy_dynamic_module_callback_http_filter_config_define_gauge(config: Object, name: Buffer, labels: *const Buffer, count: usize, id: *mut usize) -> u32 {
@@ -234,7 +221,7 @@ exports! {
     }
     fn envoy_dynamic_module_callback_http_filter_config_increment_counter(config: Object, id: usize, labels: *const Buffer, count: usize, by: u64) -> u32 {
         let plugin = plugin(config);
-        let labels = super::super::slice(labels, count);
+        let labels = slice(labels, count);
         let name = plugin.names.lock().unwrap()[id].clone();
         let (name, labels_of_name) = name.rsplit_once('/').unwrap();
         assert_eq!(labels_of_name, labels.len().to_string());
@@ -251,7 +238,7 @@ exports! {
         let plugin = plugin(config);
         let name = plugin.names.lock().unwrap()[id].clone();
         let (name, _) = name.rsplit_once('/').unwrap();
-        let name = label_text(name, super::super::slice(labels, count));
+        let name = label_text(name, slice(labels, count));
         plugin.metrics.lock().unwrap().insert(name, to as i64);
         0
     }

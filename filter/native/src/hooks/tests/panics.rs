@@ -1,7 +1,7 @@
 //! Panics in hooks and ticks.
 
 use super::*;
-use crate::panics::asked;
+use edgelink_process::panics::asked;
 
 /// In each hook: at most one request gets 503, the waiting one is answered, and the edge continues.
 #[test]
@@ -16,7 +16,6 @@ fn panic_when_in_a_hook_costs_one_request() {
         "new",
         "destroy",
         "config_scheduled",
-        "config_http_callout_done",
         "edge",
     ] {
         module.fetch(&format!("/known{hook}"));
