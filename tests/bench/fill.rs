@@ -1,14 +1,67 @@
 //! Bulk loading of links into Redis: the commands that a control plane sends one by one, in pipelined batches.
 
-use crate::edges::first_requests;
+use crate::edges::{Feed, Tiers, first_requests};
+use crate::links::{Targets, code, write_paths};
+use crate::process::{others, pin};
+use crate::targets::publishing_to;
 use edgelink_simulation::link;
 use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::until;
+use edgelink_tests::stack::{ControlPlane, until};
 use edgelink_wire::redis::{STATE_FIELDS, STATE_KEY, link_key, record_to_fields};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::time::Duration;
+use tempfile::TempDir;
+
+/// Links with real targets, all of them in Redis alone. The servers run beside the one that is measured.
+pub(crate) struct FilledRedis {
+    pub(crate) targets: Targets,
+    /// The file with the paths of the links.
+    pub(crate) paths: PathBuf,
+    redis: RedisServer,
+    control_plane: ControlPlane,
+    _folder: TempDir,
+}
+
+impl FilledRedis {
+    /// Starts Redis with that many links, and a control plane that publishes to it.
+    pub(crate) async fn start(links: usize) -> Self {
+        let targets = Targets::load();
+        let redis = RedisServer::start().await;
+        let mut control_plane = publishing_to(&redis).await;
+        let mut pipe = Pipe::open(&redis).await;
+        for place in 0..links {
+            pipe.link(&code(place), targets.of(place));
+        }
+        pipe.flush();
+        let helpers = [redis.process_id(), control_plane.process().id()];
+        pin(&helpers, &others());
+        let folder = TempDir::new().expect("a temporary folder");
+        Self {
+            paths: write_paths(folder.path(), "links", (0..links).map(code)),
+            targets,
+            redis,
+            control_plane,
+            _folder: folder,
+        }
+    }
+
+    /// Address of the control plane.
+    pub(crate) fn control_plane(&self) -> SocketAddr {
+        self.control_plane.address()
+    }
+
+    /// The usual tiers, with Redis, which is trusted.
+    pub(crate) fn tiers(&self) -> Tiers {
+        Tiers {
+            feed: Feed::Changes,
+            redis: Some(("direct", self.redis.port())),
+            ..Tiers::USUAL
+        }
+    }
+}
 
 /// Commands sent before their replies are read.
 const BATCH: usize = 1_000;

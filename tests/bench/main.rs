@@ -16,6 +16,7 @@ mod options;
 mod process;
 mod questions;
 mod redirects;
+mod reloads;
 mod report;
 mod rounds;
 mod rows;
@@ -66,6 +67,7 @@ async fn run(command: Command, options: &Options) -> Section {
         Command::Rows => rows::run(options).await,
         Command::Memory => memory::run(options).await,
         Command::Startup => startup::run(options).await,
+        Command::Reloads => reloads::run(options).await,
         Command::Feed => feed::run(options).await,
         Command::Creation => creation::run(options),
         Command::Fuel => fuel::run(),

@@ -1,18 +1,15 @@
 //! Memory of a cached link, and the bound of the cache.
 
-use crate::edges::{Feed, Tiers};
-use crate::links::{Targets, code, write_paths};
+use crate::edges::Tiers;
+use crate::fill::FilledRedis;
 use crate::load::{Pick, visit};
 use crate::options::Options;
-use crate::process::{others, pin, resident};
+use crate::process::{pin, resident};
 use crate::report::{Limit, Section, Table};
-use crate::targets::publishing_to;
-use crate::zipf::{fill, stats};
-use edgelink_tests::servers::RedisServer;
+use crate::zipf::stats;
 use edgelink_tests::stack::Filter;
 use std::net::SocketAddr;
 use std::path::Path;
-use tempfile::TempDir;
 
 /// Highest number of bytes beside key and target to aim for.
 const GOAL: f64 = 96.0;
@@ -34,37 +31,34 @@ struct Grown {
 pub(crate) async fn run(options: &Options) -> Section {
     let links: usize = options.size.pick(1_000_000, 50_000);
     let bound: u32 = options.size.pick(64 << 20, 4 << 20);
-    let targets = Targets::load();
-    let redis = RedisServer::start().await;
-    let mut control_plane = publishing_to(&redis).await;
-    fill(&redis, links, &targets).await;
-    let helpers = [redis.process_id(), control_plane.process().id()];
-    pin(&helpers, &others());
-    let (servers, port) = (control_plane.address(), redis.port());
-    let folder = TempDir::new().expect("a temporary folder");
-    let paths = write_paths(folder.path(), "links", (0..links).map(code));
+    let filled = FilledRedis::start(links).await;
+    let (targets, paths) = (&filled.targets, &filled.paths);
+    let servers = filled.control_plane();
     let with = |lru_bytes| Tiers {
         lru_bytes,
         // Memory of shared data is not the worker's.
         slots: 0,
-        feed: Feed::Changes,
-        redis: Some(("direct", port)),
-        ..Tiers::USUAL
+        ..filled.tiers()
     };
     let four = Tiers {
         filter: Filter::Native,
         workers: 4,
         ..with(1 << 30)
     };
-    let all = grow(servers, with(1 << 30), &paths, links).await;
-    let some = grow(servers, with(bound), &paths, links).await;
-    let native = grow(servers, four, &paths, links).await;
+    let nginx = Tiers {
+        filter: Filter::Nginx,
+        ..with(1 << 30)
+    };
+    let all = grow(servers, with(1 << 30), paths, links).await;
+    let some = grow(servers, with(bound), paths, links).await;
+    let native = grow(servers, four, paths, links).await;
+    let nginx = grow(servers, nginx, paths, links).await;
 
     let mut section = Section::new("Memory");
     section.text(&format!(
-        "{links} different links with real targets, each asked for once. Growth: of Envoy's memory in RAM, all \
-         told, from before the first to after the last; beside: what that is a link, less its key and target. The native module has \
-         one cache for all workers, Wasm one for each."
+        "{links} different links with real targets, each asked for once. Growth: of the proxy's memory in RAM, all \
+         in all, from before the first to after the last; beside: what that is a link, less its key and target. The native module has \
+         one cache for all workers, Wasm and nginx one for each."
     ));
     let useful: usize = (0..links).map(|place| targets.size(place)).sum();
     let useful = useful as f64 / links as f64;
@@ -81,6 +75,7 @@ pub(crate) async fn run(options: &Options) -> Section {
         ("Wasm, one worker", 1 << 30, &all),
         ("Wasm, one worker", bound, &some),
         ("native, four workers", 1 << 30, &native),
+        ("nginx, one worker", 1 << 30, &nginx),
     ] {
         table.row([
             filter.to_owned(),
@@ -95,7 +90,7 @@ pub(crate) async fn run(options: &Options) -> Section {
     section.text(&table);
     let what = "bytes beside key and target a cached link";
     section.goal(all.a_link() - useful, Limit::AtMost(GOAL), what);
-    for grown in [&all, &native] {
+    for grown in [&all, &native, &nginx] {
         let text = format!("{} of {links} links are held", grown.entries);
         section.claim((grown.entries >= links as u64).into(), text);
     }
@@ -119,7 +114,7 @@ impl Grown {
 
 async fn grow(control_plane: SocketAddr, tiers: Tiers, paths: &Path, links: usize) -> Grown {
     let mut envoy = tiers.start(control_plane).await;
-    let processes = [envoy.process().id()];
+    let processes = envoy.process().family();
     pin(&processes, "0");
     // Opens connections and their buffers before the measurement begins.
     visit(envoy.edge(), paths, Pick::Cycle, 100);

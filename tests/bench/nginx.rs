@@ -1,6 +1,5 @@
 //! nginx with one worker, as a reference for redirects.
 
-use crate::process::family;
 use edgelink_tests::stack::{Connection, Process, free_port, root};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -51,7 +50,7 @@ impl Nginx {
 
     /// The master and its worker.
     pub(crate) fn processes(&self) -> Vec<u32> {
-        family(self.process.id())
+        self.process.family()
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// Help text.
 const USAGE: &str = "usage: bench TABLE [--short] [--only NAME]
-tables: all, redirects, cpu, zipf, zipf-core, rows, creation, memory, startup, feed, fuel, search, delay, questions, ingest
+tables: all, redirects, cpu, zipf, zipf-core, rows, creation, memory, startup, reloads, feed, fuel, search, delay, questions, ingest
 --short: few links and short rounds, to try things out; the figures say little
 --only NAME: of the targets that redirect, those whose name has NAME in it, and the reference; of engines, those whose name has it";
 
@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Memory,
     /// Start-up time.
     Startup,
+    /// Reloads of nginx.
+    Reloads,
     /// Changes at workers.
     Feed,
     /// Instructions inside the VM.
@@ -41,7 +43,7 @@ pub(crate) enum Command {
     Ingest,
 }
 
-const NAMES: [(&str, Command); 15] = [
+const NAMES: [(&str, Command); 16] = [
     ("all", Command::All),
     ("redirects", Command::Redirects),
     ("cpu", Command::Cpu),
@@ -51,6 +53,7 @@ const NAMES: [(&str, Command); 15] = [
     ("creation", Command::Creation),
     ("memory", Command::Memory),
     ("startup", Command::Startup),
+    ("reloads", Command::Reloads),
     ("feed", Command::Feed),
     ("fuel", Command::Fuel),
     ("search", Command::Search),
@@ -62,12 +65,13 @@ const NAMES: [(&str, Command); 15] = [
 impl Command {
     /// The tables that it consists of.
     pub(crate) fn parts(&self) -> &[Self] {
-        const ALL: [Command; 12] = [
+        const ALL: [Command; 13] = [
             Command::Redirects,
             Command::Fuel,
             Command::Zipf,
             Command::Memory,
             Command::Startup,
+            Command::Reloads,
             Command::Feed,
             Command::Rows,
             Command::Creation,

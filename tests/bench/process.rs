@@ -36,16 +36,6 @@ pub(crate) fn open_files(process: u32) -> usize {
     files.expect("a process").count()
 }
 
-/// A process and its children.
-pub(crate) fn family(process: u32) -> Vec<u32> {
-    let file = format!("/proc/{process}/task/{process}/children");
-    let children = fs::read_to_string(file).unwrap_or_default();
-    let children = children
-        .split_whitespace()
-        .filter_map(|child| child.parse().ok());
-    std::iter::once(process).chain(children).collect()
-}
-
 /// The processors without servers, in the syntax of taskset(1); on a machine with one processor, that one.
 pub(crate) fn others() -> String {
     match std::thread::available_parallelism().map_or(1, usize::from) {

@@ -59,11 +59,14 @@ pub(crate) async fn measure(targets: &[Target], plan: Plan) -> Vec<Figures> {
     figures
 }
 
-/// Measures latency at half of each target's saturated rate, in turn.
+/// Highest rate at which latency is measured: the client takes half of its processor for it.
+const HIGHEST_PACE: f64 = 10_000.0;
+
+/// Measures latency at half of each target's saturated rate, or at [`HIGHEST_PACE`], in turn.
 pub(crate) fn pace(targets: &[Target], figures: &mut [Figures], plan: Plan) {
     for _ in 0..plan.rounds {
         for (target, figures) in targets.iter().zip(figures.iter_mut()) {
-            let rate = median(&figures.rates) / 2.0;
+            let rate = (median(&figures.rates) / 2.0).min(HIGHEST_PACE);
             let count = (rate * plan.time.as_secs_f64()) as u64;
             let latencies = keep_rate_with(
                 target.address,
@@ -142,9 +145,9 @@ impl Figures {
         least(&self.costs) / least(&reference.costs)
     }
 
-    /// The median over the rounds of a latency, in milliseconds.
+    /// A latency in the round with the least other load, in milliseconds.
     pub(crate) fn latency(&self, of: impl Fn(&Latencies) -> f64) -> f64 {
-        median(&self.paced.iter().map(of).collect::<Vec<_>>())
+        least(&self.paced.iter().map(of).collect::<Vec<_>>())
     }
 }
 

@@ -87,7 +87,7 @@ async fn step(
             REFERENCE,
             None,
             &hot,
-            static_redirect(replica.address()).await,
+            static_redirect(replica.address(), 1).await,
         ),
         Target::of("edgelink, LRU hit", Some("lru"), &hot, envoy),
     ];

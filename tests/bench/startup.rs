@@ -4,18 +4,20 @@ use crate::edges::{Tiers, static_redirect};
 use crate::options::Options;
 use crate::report::{Section, Table};
 use crate::rounds::median;
-use edgelink_tests::stack::{ControlPlane, Envoy};
+use edgelink_tests::stack::{ControlPlane, Envoy, Filter};
 use std::time::Instant;
 
 /// The table.
 pub(crate) async fn run(options: &Options) -> Section {
     let rounds = options.size.pick(7, 3);
     let peer = ControlPlane::start().await;
-    let mut times: [Vec<f64>; 3] = Default::default();
+    let mut times: [Vec<f64>; 5] = Default::default();
     for _ in 0..rounds {
         let started = [
-            seconds(async || static_redirect(peer.address()).await).await,
-            seconds(async || start_filter(&peer).await).await,
+            seconds(async || static_redirect(peer.address(), 1).await).await,
+            seconds(async || start(Filter::Wasm, &peer).await).await,
+            seconds(async || start(Filter::Native, &peer).await).await,
+            seconds(async || start(Filter::Nginx, &peer).await).await,
             seconds(async || ControlPlane::start().await).await,
         ];
         for (times, time) in times.iter_mut().zip(started) {
@@ -25,13 +27,15 @@ pub(crate) async fn run(options: &Options) -> Section {
     let mut section = Section::new("Starting");
     section.text(&format!(
         "{rounds} starts in turns; from the command to the first answer of its own health check, asked every 10 ms. For \
-         Envoy that has `envoy/run.sh` and the compilation of the module in it. How long a control plane takes with many \
+         Envoy that has `envoy/run.sh` and the compilation of the Wasm module in it. How long a control plane takes with many \
          links is in the table of cost as links grow."
     ));
     let mut table = Table::new(["what", "median, s", "least, s", "largest, s"]);
     let names = [
         "Envoy, static redirect",
-        "Envoy with the filter",
+        "Envoy with the Wasm filter",
+        "Envoy with the native module",
+        "nginx with the module",
         "control plane, empty SQLite",
     ];
     for (name, times) in names.iter().zip(&times) {
@@ -48,8 +52,12 @@ pub(crate) async fn run(options: &Options) -> Section {
     section
 }
 
-async fn start_filter(peer: &ControlPlane) -> Envoy {
-    Tiers::USUAL.launch(peer.address()).await
+async fn start(filter: Filter, peer: &ControlPlane) -> Envoy {
+    let tiers = Tiers {
+        filter,
+        ..Tiers::USUAL
+    };
+    tiers.launch(peer.address()).await
 }
 
 async fn seconds<T>(start: impl AsyncFnOnce() -> T) -> f64 {

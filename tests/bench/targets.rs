@@ -1,6 +1,8 @@
 //! All servers that redirect, side by side.
 
-use crate::edges::{Feed, SMALLEST_WITH_FEED, Tiers, hello, static_not_found, static_redirect};
+use crate::edges::{
+    Feed, SMALLEST_WITH_FEED, Tiers, as_shipped, hello, static_not_found, static_redirect,
+};
 use crate::fill::Pipe;
 use crate::links::{never_issued, write_paths};
 use crate::nginx::Nginx;
@@ -23,6 +25,9 @@ const LINKS: usize = 1_000;
 /// Links requested in turn where Redis is to answer: many times as many as fit into the smallest cache of an edge with a
 /// feed, without which Redis is not trusted.
 const MANY_LINKS: u64 = 200_000;
+
+/// Links requested in turn where the control plane is to answer: many times as many as fit into the smallest zone of nginx.
+const ASKED_FOR: usize = 100_000;
 
 /// Upper limit of `sharedData.slots`.
 const SLOTS: u32 = 1 << 20;
@@ -58,6 +63,8 @@ pub(crate) struct Field {
     with_rules: PathBuf,
     /// Paths of links that are only in Redis.
     in_redis: PathBuf,
+    /// Paths of links that the control plane is asked for.
+    asked_for: PathBuf,
 }
 
 /// Name of the reference that all are compared with.
@@ -87,9 +94,23 @@ fn rules() -> Value {
 /// Name of the reference for the filter's 404 page.
 pub(crate) const STATIC_NOT_FOUND: &str = "Envoy, static 404 with a page";
 
-/// Names of the native module's cache, and of its answer to codes never issued.
+/// Names of the native module's tiers, and of its answer to codes never issued.
 pub(crate) const NATIVE_LRU: &str = "native, LRU hit";
+pub(crate) const NATIVE_REDIS: &str = "native, Redis hit";
+pub(crate) const NATIVE_CONTROL_PLANE: &str = "native, control plane";
 pub(crate) const NATIVE_ABSENT: &str = "native, absent by admission";
+
+/// Names of its cache with more workers than the processor that they share can run at once.
+pub(crate) const NATIVE_OF_4: &str = "native, LRU hit, 4 workers";
+pub(crate) const NATIVE_OF_16: &str = "native, LRU hit, 16 workers";
+
+/// Names of nginx without the module, and of the module's tiers.
+pub(crate) const NGINX_STATIC: &str = "nginx, static 302";
+pub(crate) const NGINX_LUA: &str = "nginx, Lua and LRU, Redis behind";
+pub(crate) const NGINX_LRU: &str = "nginx module, LRU hit";
+pub(crate) const NGINX_REDIS: &str = "nginx module, Redis hit";
+pub(crate) const NGINX_CONTROL_PLANE: &str = "nginx module, control plane";
+pub(crate) const NGINX_ABSENT: &str = "nginx module, absent by admission";
 
 /// Names of the targets of such visitors: without rules, with rules, with another build, and with all attributes of
 /// clicks.
@@ -98,8 +119,16 @@ pub(crate) const THREE_RULES: &str = "edgelink, LRU hit, three rules";
 pub(crate) const OTHER_BUILD: &str = "edgelink, LRU hit, of a browser, the other build";
 pub(crate) const ALL_ATTRIBUTES: &str = "edgelink, LRU hit, all attributes";
 
+/// Names of the edges of `make run`.
+pub(crate) const AS_SHIPPED: &str = "edgelink, as shipped";
+pub(crate) const NATIVE_AS_SHIPPED: &str = "native, as shipped";
+pub(crate) const NGINX_AS_SHIPPED: &str = "nginx module, as shipped";
+
+/// Name of Envoy's own redirect for visitors with browsers, by two workers.
+const STATIC_AS_SHIPPED: &str = "Envoy, static redirect, as shipped";
+
 /// Name, tier, and the settings that make that tier answer.
-fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 10] {
+fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 16] {
     let bare = Tiers::BARE;
     let from = |mode| Tiers {
         lru_bytes: SMALLEST_WITH_FEED,
@@ -115,12 +144,26 @@ fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 10] {
         filter: Filter::Native,
         ..tiers
     };
+    let of_workers = |workers| Tiers {
+        workers,
+        ..native(Tiers::USUAL)
+    };
+    let nginx = |tiers| Tiers {
+        filter: Filter::Nginx,
+        ..tiers
+    };
     [
         // Its one cache corresponds to both of the Wasm filter's.
         (NATIVE_LRU, "lru", native(Tiers::USUAL)),
-        ("native, Redis hit", "redis", native(from("direct"))),
-        ("native, control plane", "control-plane", native(bare)),
+        (NATIVE_REDIS, "redis", native(from("direct"))),
+        (NATIVE_CONTROL_PLANE, "control-plane", native(bare)),
         (NATIVE_ABSENT, "admission", native(Tiers::USUAL)),
+        (NATIVE_OF_4, "lru", of_workers(4)),
+        (NATIVE_OF_16, "lru", of_workers(16)),
+        (NGINX_LRU, "lru", nginx(Tiers::USUAL)),
+        (NGINX_REDIS, "redis", nginx(from("direct"))),
+        (NGINX_CONTROL_PLANE, "control-plane", nginx(bare)),
+        (NGINX_ABSENT, "admission", nginx(Tiers::USUAL)),
         ("edgelink, LRU hit", "lru", Tiers::USUAL),
         ("edgelink, shared-data hit", "shared-data", shared),
         ("edgelink, Redis hit, direct", "redis", from("direct")),
@@ -141,6 +184,8 @@ impl Field {
         let with_rules = create_links_with_rules(&control_plane).await;
         let with_rules = write_paths(folder.path(), "with-rules", with_rules);
         let in_redis = write_paths(folder.path(), "in-redis", fill_redis(&redis).await);
+        let asked_for = create_many(&control_plane).await;
+        let asked_for = write_paths(folder.path(), "asked-for", asked_for);
         let mut field = Self {
             targets: Vec::new(),
             folder,
@@ -149,8 +194,9 @@ impl Field {
             paths,
             with_rules,
             in_redis,
+            asked_for,
         };
-        let envoy = static_redirect(field.control_plane.address()).await;
+        let envoy = static_redirect(field.control_plane.address(), 1).await;
         field.add_envoy(REFERENCE, None, envoy);
         let helpers = [field.control_plane.process().id(), field.redis.process_id()];
         pin(&helpers, &others());
@@ -196,6 +242,28 @@ impl Field {
         }
     }
 
+    /// Adds the edges of `make run`, for visitors with browsers.
+    pub(crate) async fn add_shipped(&mut self, options: &Options) {
+        if options.wants(STATIC_AS_SHIPPED) {
+            let envoy = static_redirect(self.control_plane.address(), 2).await;
+            let mut target = Target::of(STATIC_AS_SHIPPED, None, &self.paths, envoy);
+            target.headers = BROWSER;
+            self.targets.push(target);
+        }
+        for (name, filter) in [
+            (NATIVE_AS_SHIPPED, Filter::Native),
+            (AS_SHIPPED, Filter::Wasm),
+            (NGINX_AS_SHIPPED, Filter::Nginx),
+        ] {
+            if options.wants(name) {
+                let envoy = as_shipped(filter, self.control_plane.address()).await;
+                let mut target = Target::of(name, Some("lru"), &self.paths, envoy);
+                target.headers = BROWSER;
+                self.targets.push(target);
+            }
+        }
+    }
+
     /// Adds the smallest filters.
     pub(crate) async fn add_hello(&mut self, options: &Options) {
         for (name, kind) in [
@@ -210,11 +278,11 @@ impl Field {
         }
     }
 
-    /// Adds nginx in three variants.
+    /// Adds nginx without the module, in three variants.
     pub(crate) async fn add_nginx(&mut self, options: &Options) {
         for (name, file) in [
-            ("nginx, static 302", "static"),
-            ("nginx, Lua and LRU, Redis behind", "lru"),
+            (NGINX_STATIC, "static"),
+            (NGINX_LUA, "lru"),
             ("nginx, Lua and a Redis GET each", "redis"),
         ] {
             if !options.wants(name) {
@@ -241,6 +309,7 @@ impl Field {
                 (404, write_paths(self.folder.path(), "absent", codes))
             }
             Some("redis") => (302, self.in_redis.clone()),
+            Some("control-plane") => (302, self.asked_for.clone()),
             _ => (302, self.paths.clone()),
         };
         let mut target = Target::of(name, tier, &paths, envoy);
@@ -264,7 +333,7 @@ impl Target {
             paths: paths.to_owned(),
             headers: &[],
             address: envoy.edge(),
-            processes: vec![envoy.process().id()],
+            processes: envoy.process().family(),
             server: Server::Envoy(Box::new(envoy)),
         }
     }
@@ -292,6 +361,21 @@ async fn create_links(control_plane: &ControlPlane, redis: &RedisServer) -> Vec<
         codes.push(code);
     }
     pipe.flush();
+    codes
+}
+
+/// Creates links in the control plane only.
+async fn create_many(control_plane: &ControlPlane) -> Vec<String> {
+    const AT_ONCE: usize = 1_000;
+    let mut codes = Vec::new();
+    while codes.len() < ASKED_FOR {
+        let links = json!(vec![json!({ "longUrl": TARGET }); AT_ONCE]);
+        let answer = control_plane.api("POST", "/links/bulk", &links).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let results = answer.body["results"].as_array().expect("results");
+        let code = |result: &Value| result["link"]["shortCode"].as_str().map(str::to_owned);
+        codes.extend(results.iter().map(|result| code(result).expect("a link")));
+    }
     codes
 }
 

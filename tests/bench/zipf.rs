@@ -1,20 +1,17 @@
 //! Skewed traffic: shares of it answered by each tier.
 
-use crate::edges::{Feed, Tiers};
-use crate::fill::Pipe;
-use crate::links::{Targets, code, write_paths};
+use crate::edges::Tiers;
+use crate::fill::FilledRedis;
+use crate::links::Targets;
 use crate::load::{Pick, simulate, visit};
 use crate::options::{Options, Size};
-use crate::process::{others, pin};
+use crate::process::pin;
 use crate::report::{Limit, Section, Table};
-use crate::targets::publishing_to;
 use edgelink_simulation::{SimulateSpec, zipf_weight};
-use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{Envoy, Filter, Stats};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
-use tempfile::TempDir;
 
 /// Share of an ideal cache's hits to aim for.
 const GOAL: f64 = 0.96;
@@ -51,20 +48,11 @@ impl ZipfPlan {
 /// Through real Envoy, and for comparison through the logic alone.
 pub(crate) async fn run(options: &Options) -> Section {
     let plan = ZipfPlan::of(options.size);
-    let targets = Targets::load();
-    let redis = RedisServer::start().await;
-    let mut control_plane = publishing_to(&redis).await;
-    fill(&redis, plan.links, &targets).await;
-    let helpers = [redis.process_id(), control_plane.process().id()];
-    pin(&helpers, &others());
-    let folder = TempDir::new().expect("a temporary folder");
-    let paths = write_paths(folder.path(), "links", (0..plan.links).map(code));
+    let filled = FilledRedis::start(plan.links).await;
     let wasm = Tiers {
         lru_bytes: plan.lru_bytes,
         slots: plan.slots,
-        feed: Feed::Changes,
-        redis: Some(("direct", redis.port())),
-        ..Tiers::USUAL
+        ..filled.tiers()
     };
     let native = Tiers {
         filter: Filter::Native,
@@ -74,9 +62,9 @@ pub(crate) async fn run(options: &Options) -> Section {
     let mut section = Section::new("Skewed traffic");
     section.text(&explain(plan));
     for (name, tiers) in [("Wasm, one worker", wasm), ("native, four workers", native)] {
-        let hits = measure(tiers, control_plane.address(), &paths, plan).await;
+        let hits = measure(tiers, filled.control_plane(), &filled.paths, plan).await;
         section.text(&hits.table(name));
-        judge(&mut section, name, &hits, plan, &targets);
+        judge(&mut section, name, &hits, plan, &filled.targets);
     }
     section.parts_of(simulated(options));
     section
@@ -119,15 +107,6 @@ pub(crate) fn simulated(options: &Options) -> Section {
     let what = "logic alone: share answered by the caches, of the ideal";
     section.goal(local / report.ideal, Limit::AtLeast(GOAL), what);
     section
-}
-
-/// Fills Redis with that many links.
-pub(crate) async fn fill(redis: &RedisServer, links: usize, targets: &Targets) {
-    let mut pipe = Pipe::open(redis).await;
-    for place in 0..links {
-        pipe.link(&code(place), targets.of(place));
-    }
-    pipe.flush();
 }
 
 /// The filter's stats, once its worker has reported them with a tick.

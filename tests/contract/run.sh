@@ -16,7 +16,7 @@ trap '[[ -z $server ]] || kill "$server" 2>/dev/null; rm -rf "$state"' EXIT
 
 export EDGELINK_SERVER_LISTEN=127.0.0.1:0 EDGELINK_STORE_URL=sqlite://$state/edgelink.db
 export EDGELINK_LINKS_DOMAINS=go.example:8080,other.example EDGELINK_AUTH_ADMIN_KEY_FILE=$state/admin-key
-export EDGELINK_FEED_ALIAS_SETTLE_MS=0 EDGELINK_WEBHOOKS_ALLOWED_HOSTS=hooks.example
+export EDGELINK_WEBHOOKS_ALLOWED_HOSTS=hooks.example
 "$binary" serve 2>"$state/log" &
 server=$!
 for _ in {1..200}; do

@@ -65,8 +65,13 @@ pub fn measure() -> FuelFigures {
             "lru-described",
             lru(&json!({"clicks": {}, "describe": ["outcome", "tier", "key"]})),
         ),
-        ("lru-browser", lru_browser(&json!([]))),
-        ("lru-all-attributes", lru_browser(&all_attributes())),
+        ("lru-browser", lru_browser(&json!([]), &json!({}))),
+        ("lru-limited", lru_browser(&json!([]), &limit())),
+        (
+            "lru-all-attributes",
+            lru_browser(&all_attributes(), &json!({})),
+        ),
+        ("lru-as-shipped", lru_browser(&all_attributes(), &limit())),
         ("lru-three-rules", lru_three_rules()),
         ("shared-data", shared_data()),
         ("admission", admission()),
@@ -113,12 +118,16 @@ fn lru(more: &Value) -> Cost {
     median((0..REQUESTS).map(|number| visit(worker, &path_of(number), 302)))
 }
 
-/// A hit in the worker's cache by a browser's request, with those attributes of clicks. Each visitor differs from the one
-/// before.
-fn lru_browser(attributes: &Value) -> Cost {
+/// A hit in the worker's cache by a browser's request, with those attributes of clicks, and `more`. Each visitor differs from the
+/// one before.
+fn lru_browser(attributes: &Value, more: &Value) -> Cost {
     let geo = json!({"countryHeader": "x-country", "cityHeader": "x-city"});
     let clicks = json!({"attributes": attributes});
-    let mut fleet = with_feed_and(&json!({"clicks": clicks, "geo": geo}));
+    let mut sections = json!({"clicks": clicks, "geo": geo});
+    if let (Value::Object(all), Value::Object(more)) = (&mut sections, more) {
+        all.extend(more.clone());
+    }
+    let mut fleet = with_feed_and(&sections);
     let worker = fleet.worker(0);
     let report = worker.callouts();
     let report = report
@@ -140,6 +149,11 @@ fn lru_browser(attributes: &Value) -> Cost {
     let visits = (0..2 * REQUESTS).map(|number| browse(worker, number));
     let visits: Vec<_> = visits.collect();
     median(visits.into_iter().skip(REQUESTS as usize))
+}
+
+/// The limit of `envoy/run.sh`.
+fn limit() -> Value {
+    json!({"limit": {"perSecond": 500, "burst": 2_000}})
 }
 
 /// All attributes of clicks.

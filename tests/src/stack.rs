@@ -32,8 +32,9 @@ pub use listeners::Listener;
 pub use nginx::Nginx;
 pub(crate) use place::local;
 pub use place::{
-    Filter, Version, bridge_module, edgelink_binary, envoy_binary, filter_module, free_port,
-    hello_module, native_module, probe_module, root, simulation_binary,
+    Filter, Version, bridge_module, built_nginx_module, edgelink_binary, envoy_binary,
+    filter_module, free_port, hello_module, native_module, nginx_module, probe_module, root,
+    simulation_binary,
 };
 pub use process::{Process, Signal, descriptor_count, resident_bytes, thread_count};
 pub use production::{Production, ProductionOptions, await_workers};

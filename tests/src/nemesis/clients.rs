@@ -41,7 +41,7 @@ const LINGER: Duration = Duration::from_secs(75);
 /// Tries of an operation that is refused for a transient reason.
 const TRIES: u32 = 60;
 /// Longest time to wait for an answer.
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(10);
 /// A path that no link has.
 const UNKNOWN: &str = "/no-such-link";
 /// A host that no domain has.

@@ -52,8 +52,8 @@ fn step(line: &str) -> Option<Step> {
     if says("a change is read") {
         return Some(Step::Read { key: field("key")? });
     }
-    if says("a change is acknowledged") {
-        let (key, wait) = (field("key")?, field("wait")?);
+    if says("the wait for a change has ended") {
+        let (key, wait) = (field("key")?, field("outcome")?);
         return Some(Step::Acknowledged { key, wait });
     }
     if says("lease changed hands") || says("giving the lease to other control planes") {

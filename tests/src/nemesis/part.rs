@@ -91,7 +91,7 @@ impl Part {
         let mut command = (self.command)();
         self.clock.apply(&mut command);
         let log = self.folder.join(format!("{}.log", self.name));
-        let process = Process::start(&self.name, command, log);
+        let process = Process::start(&self.name, command, log).with_children();
         fs::write(self.pid_file(), process.id().to_string()).expect("a file");
         running.process = Some(process);
         running.starts += 1;

@@ -4,11 +4,13 @@ use super::listeners::ListenerFile;
 use super::place::{Filter, Version, bridge_module, envoy_binary, free_port, local, root};
 use super::{Connection, EDGE_TOKEN, Listener, Process, Stats, until};
 use crate::scenario::{Answer, DOMAIN, Request};
+use serde_json::Value;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -83,6 +85,23 @@ impl RedisOptions {
     }
 }
 
+impl EnvoyOptions {
+    /// Has nginx listen to HTTP/2, and returns where that is.
+    fn listen_to_http2(&mut self, edge: SocketAddr) -> SocketAddr {
+        if self.filter != Filter::Nginx {
+            return edge;
+        }
+        let http2 = local(free_port());
+        // The answers say which worker they are of.
+        let listen = format!("listen {http2} http2; add_header x-worker $pid always;");
+        self.variables.insert(0, ("EDGELINK_NGINX_SERVER", listen));
+        // Otherwise one worker may take all connections of a test.
+        let spread = ("EDGELINK_NGINX_LISTEN", "reuseport".to_owned());
+        self.variables.insert(0, spread);
+        http2
+    }
+}
+
 impl Default for EnvoyOptions {
     fn default() -> Self {
         Self {
@@ -120,7 +139,11 @@ pub struct Envoy {
     options: EnvoyOptions,
     control_planes: Vec<SocketAddr>,
     edge: SocketAddr,
+    /// For nginx, which has HTTP/2 without TLS on a port of its own.
+    http2: SocketAddr,
     admin: SocketAddr,
+    /// Requests to the admin interface of nginx, which counts them among the others.
+    asked: AtomicU64,
     listeners: Option<ListenerFile>,
     folder: TempDir,
 }
@@ -136,6 +159,9 @@ impl Envoy {
     pub async fn start(options: &EnvoyOptions, control_planes: &[SocketAddr]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let (edge, admin) = (local(free_port()), local(free_port()));
+        let mut options = options.clone();
+        let http2 = options.listen_to_http2(edge);
+        let options = &options;
         let mut command = run_sh(options, folder.path(), edge, admin, control_planes);
         let listeners = options.listener_file.then(|| {
             let output = run_sh(options, folder.path(), edge, admin, control_planes)
@@ -157,7 +183,9 @@ impl Envoy {
             options: options.clone(),
             control_planes: control_planes.to_vec(),
             edge,
+            http2,
             admin,
+            asked: AtomicU64::new(0),
             listeners,
             folder,
         }
@@ -195,6 +223,62 @@ impl Envoy {
         assert!(output.status.success(), "{output:?}");
     }
 
+    /// Has nginx load its configuration again, with other variables of its script, and returns what that has said.
+    #[must_use]
+    pub fn reload(&self, variables: &[(&'static str, String)]) -> Output {
+        let mut options = self.options.clone();
+        options.variables.extend_from_slice(variables);
+        let (folder, planes) = (self.folder.path(), &self.control_planes);
+        let mut command = run_sh(&options, folder, self.edge, self.admin, planes);
+        command.args(["-s", "reload"]).output().expect("the script")
+    }
+
+    /// Reloads nginx, waits until the workers before have ended, and returns the others.
+    pub async fn reload_to_new_workers(&self) -> Vec<u32> {
+        let before = self.workers();
+        let output = self.reload(&[]);
+        assert!(output.status.success(), "{output:?}");
+        self.await_other_workers(&before).await
+    }
+
+    /// Waits until these workers of nginx have ended, and returns the others.
+    pub async fn await_other_workers(&self, before: &[u32]) -> Vec<u32> {
+        let limit = Duration::from_secs(60);
+        until("the workers before have ended", limit, async || {
+            let workers = self.workers();
+            let is_over = !workers.iter().any(|worker| before.contains(worker));
+            (is_over && !workers.is_empty()).then_some(workers)
+        })
+        .await
+    }
+
+    /// The settings that the script has written for nginx.
+    ///
+    /// # Panics
+    /// Panics if it has written none.
+    #[must_use]
+    pub fn settings(&self) -> Value {
+        let file = self.folder.path().join("nginx-module/edgelink.json");
+        let text = fs::read_to_string(file).expect("settings");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// Checks such a configuration.
+    #[must_use]
+    pub fn check(&self, variables: &[(&'static str, String)]) -> Output {
+        let mut options = self.options.clone();
+        options.variables.extend_from_slice(variables);
+        let (folder, planes) = (self.folder.path(), &self.control_planes);
+        let mut command = run_sh(&options, folder, self.edge, self.admin, planes);
+        command.arg("-t").output().expect("the script")
+    }
+
+    /// The process ids of nginx's workers, those that end among them.
+    #[must_use]
+    pub fn workers(&self) -> Vec<u32> {
+        self.process.children()
+    }
+
     /// The original listener, for variants of it. Needs [`EnvoyOptions::listener_file`].
     #[must_use]
     pub fn listener(&self) -> &Listener {
@@ -223,8 +307,14 @@ impl Envoy {
     }
 
     /// Waits until no listener and no filter chain of a changed listener is draining, so that Envoy has ended the plugin
-    /// configurations that only they used.
+    /// configurations that only they used; until the workers of nginx from before a reload have ended.
     pub async fn await_drained(&self) {
+        if self.options.filter == Filter::Nginx {
+            let workers = usize::from(self.options.workers);
+            let limit = Duration::from_secs(60);
+            let are_all = async || (self.workers().len() == workers).then_some(());
+            return until("old workers have ended", limit, are_all).await;
+        }
         until(
             "listeners are drained",
             Duration::from_secs(60),
@@ -246,6 +336,12 @@ impl Envoy {
     #[must_use]
     pub fn edge(&self) -> SocketAddr {
         self.edge
+    }
+
+    /// Address that takes HTTP/2 without TLS.
+    #[must_use]
+    pub fn http2(&self) -> SocketAddr {
+        self.http2
     }
 
     /// Address of its admin interface.
@@ -281,8 +377,13 @@ impl Envoy {
         self.visit(&Request::get(path)).await
     }
 
-    /// Counters and gauges whose names match the regular expression `filter`.
+    /// Counters and gauges whose names match the regular expression `filter`; all that nginx has.
     pub async fn stats(&self, filter: &str) -> Stats {
+        if self.options.filter == Filter::Nginx {
+            let metrics = self.admin("/metrics").await;
+            let status = self.admin("/stub_status").await;
+            return Stats::parse_nginx(&metrics, &status, self.asked.load(Ordering::Relaxed));
+        }
         let answer = get(self.admin, &format!("/stats?filter={filter}")).await;
         Stats::parse(&String::from_utf8_lossy(&answer.expect("statistics").body))
     }
@@ -309,6 +410,7 @@ impl Envoy {
 
     /// The text of an admin page.
     pub async fn admin(&self, path: &str) -> String {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let answer = get(self.admin, path).await.expect("an admin page");
         String::from_utf8_lossy(&answer.body).into_owned()
     }
@@ -332,7 +434,9 @@ impl Envoy {
 
 /// Starts that Envoy, and returns when it answers.
 async fn start(command: Command, folder: &Path, edge: SocketAddr) -> Process {
-    let mut process = Process::start("envoy", command, folder.join("envoy.log"));
+    // Workers of nginx would outlive their master.
+    let process = Process::start("envoy", command, folder.join("envoy.log"));
+    let mut process = process.with_children();
     let is_live = async || matches!(get(edge, "/health/live").await, Ok(a) if a.status == 200);
     process.await_ready(is_live).await;
     process
@@ -348,7 +452,7 @@ fn run_sh(
 ) -> Command {
     let version = options.version.as_ref();
     let checkout = version.map_or_else(root, |version| version.checkout.clone());
-    let mut command = Command::new(checkout.join("envoy/run.sh"));
+    let mut command = Command::new(checkout.join(options.filter.script()));
     if version.is_some() {
         command.env("EDGELINK_ENVOY", envoy_binary());
     }

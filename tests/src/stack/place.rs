@@ -69,27 +69,42 @@ impl Version {
     }
 }
 
-/// Kind of an Envoy's filter.
+/// Kind of an edge: of an Envoy's filter, or nginx with the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// A Wasm module, with a bridge to Redis.
     Wasm,
     /// A native module, which connects to Redis itself.
     Native,
+    /// The module of nginx, with an edge for each worker process. There is no Envoy.
+    Nginx,
 }
 
 impl Filter {
     /// The kind used in tests: `EDGELINK_TEST_FILTER`, or Wasm.
     ///
     /// # Panics
-    /// Panics if the variable is neither `wasm` nor `native`.
+    /// Panics if the variable is none of `wasm`, `native` and `nginx`.
     #[must_use]
     pub fn of_tests() -> Self {
         match env::var("EDGELINK_TEST_FILTER").as_deref() {
             Err(_) | Ok("" | "wasm") => Self::Wasm,
             Ok("native") => Self::Native,
-            Ok(other) => panic!("EDGELINK_TEST_FILTER must be wasm or native, not '{other}'"),
+            Ok("nginx") => Self::Nginx,
+            Ok(other) => {
+                panic!("EDGELINK_TEST_FILTER must be wasm, native or nginx, not '{other}'")
+            }
         }
+    }
+
+    /// True if tests run on nginx, which does not have this thing of Envoy: the test is skipped.
+    #[must_use]
+    pub fn lacks(of_envoy: &str) -> bool {
+        let lacks = Self::of_tests() == Self::Nginx;
+        if lacks {
+            println!("skipped: nginx does not have {of_envoy}");
+        }
+        lacks
     }
 
     /// Environment variables that select it in `envoy/run.sh` and `envoy/up.sh`.
@@ -108,22 +123,40 @@ impl Filter {
                 ("EDGELINK_FILTER", "native".into()),
                 ("EDGELINK_NATIVE", native_module()),
             ],
+            Self::Nginx => vec![
+                ("EDGELINK_FILTER", "nginx".into()),
+                ("EDGELINK_NGINX_MODULE", nginx_module()),
+            ],
         }
     }
 
-    /// Number of edges in an Envoy with that many workers, each with its cache, its feed and its connection to Redis.
+    /// True if it connects to control planes and Redis by itself, and not by clusters of Envoy.
+    #[must_use]
+    pub fn connects_by_itself(self) -> bool {
+        self != Self::Wasm
+    }
+
+    /// The script that starts it, in a checkout.
+    pub(crate) fn script(self) -> &'static str {
+        match self {
+            Self::Wasm | Self::Native => "envoy/run.sh",
+            Self::Nginx => "nginx/module/run.sh",
+        }
+    }
+
+    /// Number of edges in a proxy with that many workers, each with its cache, its feed and its connection to Redis.
     #[must_use]
     pub fn edges(self, workers: u16) -> u64 {
         match self {
-            Self::Wasm => workers.into(),
+            Self::Wasm | Self::Nginx => workers.into(),
             Self::Native => 1,
         }
     }
 
-    /// The `EDGELINK_REDIS` equivalent to `mode` with Wasm: a native module pools its requests without Envoy.
+    /// The `EDGELINK_REDIS` equivalent to `mode` with Wasm: native modules pool its requests without Envoy.
     pub(super) fn redis_mode(self, mode: &'static str) -> &'static str {
         match (self, mode) {
-            (Self::Native, "pooled") => "direct",
+            (Self::Native | Self::Nginx, "pooled") => "direct",
             _ => mode,
         }
     }
@@ -138,6 +171,36 @@ pub fn native_module() -> PathBuf {
     let profile = profile_folder();
     let target = profile.parent().expect("the target folder");
     built("EDGELINK_NATIVE", target.join("release/libedgelink.so"))
+}
+
+/// The module of nginx: `EDGELINK_NGINX_MODULE`, or the one that `nginx/module/build.sh` has built for the nginx that is installed.
+///
+/// # Panics
+/// Panics if it is not built.
+#[must_use]
+pub fn nginx_module() -> PathBuf {
+    let found = built_nginx_module();
+    found.expect("the module of nginx is not built: `make nginx-module` builds it, or set EDGELINK_NGINX_MODULE")
+}
+
+/// The module of nginx if it is built. Tests of it are skipped otherwise, but not where the variable names one.
+///
+/// # Panics
+/// Panics if the variable names none.
+#[must_use]
+pub fn built_nginx_module() -> Option<PathBuf> {
+    const VARIABLE: &str = "EDGELINK_NGINX_MODULE";
+    if env::var_os(VARIABLE).is_some() {
+        return Some(built(VARIABLE, PathBuf::new()));
+    }
+    let output = std::process::Command::new("nginx").arg("-v").output();
+    let version = String::from_utf8(output.ok()?.stderr).expect("a version");
+    let version = version.trim().rsplit_once('/')?.1;
+    let end = format!("-nginx-{version}.so");
+    let folder = profile_folder().parent()?.join("nginx-module");
+    let files = std::fs::read_dir(folder).ok()?.flatten();
+    let mut files = files.map(|file| file.path());
+    files.find(|file| file.to_string_lossy().ends_with(&end))
 }
 
 /// The filter: `EDGELINK_WASM`, or the one in the target folder of this test.

@@ -21,6 +21,8 @@ pub struct Process {
     name: String,
     child: Child,
     log: PathBuf,
+    /// True if it is killed with its child processes.
+    has_children: bool,
 }
 
 impl Process {
@@ -38,7 +40,31 @@ impl Process {
             name: name.to_owned(),
             child,
             log,
+            has_children: false,
         }
+    }
+
+    /// Has its child processes killed and stopped with it.
+    #[must_use]
+    pub fn with_children(mut self) -> Self {
+        self.has_children = true;
+        self
+    }
+
+    /// The process ids of its child processes.
+    #[must_use]
+    pub fn children(&self) -> Vec<u32> {
+        let id = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        let children = children.unwrap_or_default();
+        let ids = children.split_ascii_whitespace();
+        ids.filter_map(|id| id.parse().ok()).collect()
+    }
+
+    /// The process ids of it and its child processes.
+    #[must_use]
+    pub fn family(&self) -> Vec<u32> {
+        std::iter::once(self.id()).chain(self.children()).collect()
     }
 
     /// Waits until `is_ready` returns true.
@@ -77,18 +103,36 @@ impl Process {
         self.child.id()
     }
 
-    /// Sends a signal. After [`Signal::STOP`] all of its threads are stopped.
+    /// Sends a signal. After [`Signal::STOP`] all of its threads are stopped; that and [`Signal::CONT`] go to its child processes as well if
+    /// they are killed with it.
     ///
     /// # Panics
     /// Panics if there is no such process, or it does not stop.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).unwrap_or_else(|error| panic!("{}: {error}", self.name));
-        if signal != Signal::STOP {
-            return;
+        if signal == Signal::STOP {
+            self.await_stopped(self.child.id());
         }
+        if self.has_children && (signal == Signal::STOP || signal == Signal::CONT) {
+            self.signal_children(signal);
+        }
+    }
+
+    /// Sends a signal to its child processes, as far as they still are there.
+    fn signal_children(&self, signal: Signal) {
+        for child in self.children() {
+            let pid = Pid::from_raw(i32::try_from(child).unwrap_or_default());
+            let sent = pid.map(|pid| kill_process(pid, signal));
+            if signal == Signal::STOP && matches!(sent, Some(Ok(()))) {
+                self.await_stopped(child);
+            }
+        }
+    }
+
+    fn await_stopped(&self, process: u32) {
         let start = Instant::now();
-        while !is_stopped(self.child.id()) {
+        while !is_stopped(process) {
             assert!(start.elapsed() < LIMIT, "{} does not stop", self.name);
             std::thread::yield_now();
         }
@@ -96,6 +140,11 @@ impl Process {
 
     /// Kills it at once (`kill -9`).
     pub fn kill(&mut self) {
+        // One that is stopped starts no others meanwhile.
+        if self.has_children && self.is_running() {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::STOP);
+            self.signal_children(Signal::KILL);
+        }
         let _ = self.child.kill(); // fails if it has already ended
         let _ = self.child.wait();
     }

@@ -1,11 +1,17 @@
 //! A control plane that misbehaves on purpose: the edge's peer in tests of faults. A request for several keys is answered
-//! once all of them can be, or like the first one whose script has no reply.
+//! once all of them can be, or like the first one whose script has no reply. It speaks HTTP/1.1, and HTTP/2 with clients that begin
+//! with it: bytes that are no answer reset the stream there.
 
 use super::place::{free_port, local};
 use super::{EDGE_TOKEN, until};
 use crate::scenario::{Reply, returns_of, script_of, settled};
+use bytes::Bytes;
 use edgelink_wire::link_batch;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
+use http::{Request, Response};
 use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -223,7 +229,14 @@ async fn accept(listener: TcpListener, shared: Arc<ScriptState>) {
     while let Ok((stream, _)) = listener.accept().await {
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
-            let _ = serve(stream, &shared).await; // an edge may close the connection
+            let mut first = [0; 3];
+            let is_http2 = stream.peek(&mut first).await.is_ok() && &first == b"PRI";
+            // An edge may close the connection.
+            let _ = if is_http2 {
+                serve_http2(stream, shared).await
+            } else {
+                serve(stream, &shared).await
+            };
         });
     }
 }
@@ -244,6 +257,88 @@ async fn serve(stream: TcpStream, shared: &ScriptState) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Answers requests, each on a stream of its own.
+async fn serve_http2(stream: TcpStream, shared: Arc<ScriptState>) -> io::Result<()> {
+    let connection = h2::server::handshake(stream).await;
+    let mut connection = connection.map_err(io::Error::other)?;
+    while let Some(accepted) = connection.accept().await {
+        let (request, respond) = accepted.map_err(io::Error::other)?;
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move { answer_stream(request, respond, &shared).await });
+    }
+    Ok(())
+}
+
+async fn answer_stream(
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+    shared: &ScriptState,
+) -> Result<(), h2::Error> {
+    let (parts, mut incoming) = request.into_parts();
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut head = format!("{} {path} HTTP/2\r\n", parts.method);
+    for (name, value) in &parts.headers {
+        head += &format!("{name}: {}\r\n", value.to_str().unwrap_or_default());
+    }
+    head += "\r\n";
+    let mut body = Vec::new();
+    while let Some(chunk) = incoming.data().await {
+        let chunk = chunk?;
+        body.extend_from_slice(&chunk);
+        incoming.flow_control().release_capacity(chunk.len())?;
+    }
+    let (bytes, is_silent) = match shared.answer(&head, &body).await {
+        Ok(bytes) | Err(Behaviour::Bytes(bytes)) => (bytes, false),
+        Err(Behaviour::BytesThenSilence(bytes)) => (bytes, true),
+        Err(Behaviour::Reply(_)) => (Vec::new(), false),
+    };
+    let mut sent = None;
+    if let Some((response, length, body)) = response_of(&bytes) {
+        let is_all = body.len() == length;
+        let mut stream = respond.send_response(response, false)?;
+        stream.send_data(Bytes::copy_from_slice(body), is_all)?;
+        if is_all {
+            return Ok(());
+        }
+        sent = Some(stream);
+    }
+    match &mut sent {
+        Some(stream) if is_silent => poll_fn(|context| stream.poll_reset(context))
+            .await
+            .map(drop),
+        None if is_silent => poll_fn(|context| respond.poll_reset(context))
+            .await
+            .map(drop),
+        Some(stream) => {
+            stream.send_reset(Reason::INTERNAL_ERROR);
+            Ok(())
+        }
+        None => {
+            respond.send_reset(Reason::INTERNAL_ERROR);
+            Ok(())
+        }
+    }
+}
+
+/// The head of a response of HTTP/1.1, the length that it names, and the bytes of its body; `None` if the head is none, or not complete.
+fn response_of(bytes: &[u8]) -> Option<(Response<()>, usize, &[u8])> {
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&bytes[..end]).ok()?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?;
+    let mut response = Response::builder().status(status);
+    let mut length = 0;
+    for line in lines {
+        let (name, value) = line.split_once(": ")?;
+        match name {
+            "content-length" => length = value.parse().ok()?,
+            _ => response = response.header(name, value),
+        }
+    }
+    let response = response.header("content-length", length).body(()).ok()?;
+    Some((response, length, &bytes[end + 4..]))
 }
 
 /// Reads request line and headers; `None` at the end of the connection.

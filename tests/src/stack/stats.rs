@@ -32,6 +32,35 @@ impl Stats {
         }
     }
 
+    /// Parses the text that nginx's module has for Prometheus, and that of `stub_status`, of whose requests `own` were for metrics.
+    #[must_use]
+    pub(crate) fn parse_nginx(metrics: &str, status: &str, own: u64) -> Self {
+        let lines = metrics.lines().filter(|line| !line.starts_with('#'));
+        let values = lines.filter_map(|line| {
+            let (name, value) = line.rsplit_once(' ')?;
+            let (name, labels) = name.split_once('{').unwrap_or((name, ""));
+            let labels = labels.split('"').skip(1).step_by(2);
+            let name = name.replacen("edgelink_", "edgelink.", 1);
+            let parts: Vec<_> = [name.as_str()].into_iter().chain(labels).collect();
+            Some((parts.join("."), value.parse().ok()?))
+        });
+        let mut values: BTreeMap<_, _> = values.collect();
+        // "server accepts handled requests", and their numbers in the next line.
+        let requests = status.lines().nth(2).and_then(|line| {
+            let last = line.split_ascii_whitespace().next_back()?;
+            last.parse::<u64>().ok()
+        });
+        let requests = requests.map(|all| all.saturating_sub(own));
+        let waiting = values.get("edgelink.waiting_requests").copied();
+        for (name, value) in [
+            ("http.edge.downstream_rq_total", requests),
+            ("http.edge.downstream_rq_active", waiting),
+        ] {
+            values.insert(name.to_owned(), value.unwrap_or_default());
+        }
+        Self { values }
+    }
+
     /// Value of that name; 0 if Envoy has none, as for a counter that was never used.
     #[must_use]
     pub fn get(&self, name: &str) -> u64 {
@@ -82,6 +111,20 @@ fn plain(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stats_when_of_nginx_have_the_names_of_envoy() {
+        let metrics = "# TYPE edgelink_requests counter\n\
+                       edgelink_requests{edgelink_tier=\"shared_data\",edgelink_outcome=\"redirect\"} 3\n\
+                       edgelink_admission 2\nedgelink_waiting_requests 1\n";
+        let status =
+            "Active connections: 1 \nserver accepts handled requests\n 7 7 9 \nReading: 0\n";
+        let stats = Stats::parse_nginx(metrics, status, 4);
+        assert_eq!(stats.answered_from("shared-data"), 3, "{stats:?}");
+        assert_eq!(stats.get("edgelink.admission"), 2, "{stats:?}");
+        assert_eq!(stats.get("http.edge.downstream_rq_total"), 5, "{stats:?}");
+        assert_eq!(stats.get("http.edge.downstream_rq_active"), 1, "{stats:?}");
+    }
 
     #[test]
     fn stats_when_filter_is_wasm_or_native_have_equal_names() {

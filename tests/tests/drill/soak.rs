@@ -1,4 +1,5 @@
-//! An Envoy under mixed load whose listener is changed again and again: it does not grow, and its answers are right.
+//! An Envoy under mixed load whose listener is changed again and again, or an nginx that is reloaded: it does not grow, and its answers
+//! are right.
 
 mod load;
 mod samples;
@@ -17,10 +18,12 @@ use load::{
     TARGET_OF_APPS, VISITS,
 };
 use samples::{Sample, Samples, Verdict};
-use serde_json::json;
+use serde_json::{Value, json};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 use tokio::time::interval;
 
 /// From one change of the listener to the next. Until then the one before has drained, and its configuration has ended.
@@ -65,7 +68,7 @@ async fn soak() {
     links.print();
     let (made, refused) = (changes.made, changes.refused);
     println!(
-        "{made} changes of the listener, {refused} of which Envoy refused; {crashes} panics or traps"
+        "{made} changes of the configuration, {refused} of which were refused; {crashes} panics or traps"
     );
     println!("{verdict}");
 
@@ -76,7 +79,7 @@ async fn soak() {
     verdict.assert();
 }
 
-/// Changes the listener again and again, and looks at what Envoy takes.
+/// Changes the configuration again and again, and looks at what the proxy takes.
 async fn watch(envoy: &mut Envoy, visitors: &Visitors, time: Duration) -> (Verdict, Changes) {
     let process = envoy.process().id();
     let mut samples = Samples::new(time);
@@ -169,7 +172,7 @@ async fn envoy(redis: &RedisServer, control_plane: &ControlPlane) -> Envoy {
         lru_bytes: SIZE_OF_CACHE,
         plugin: Some(plugin.replace(SLOTS, r#""slots": 256"#)),
         bootstrap: Some(bootstrap()),
-        listener_file: true,
+        listener_file: Filter::of_tests() != Filter::Nginx,
         drain_seconds: DRAIN_SECONDS,
         trusted_hops: 1,
         geo_headers: [COUNTRY_HEADER, CITY_HEADER],
@@ -180,12 +183,12 @@ async fn envoy(redis: &RedisServer, control_plane: &ControlPlane) -> Envoy {
     Envoy::start(&options, &[control_plane.address()]).await
 }
 
-/// The bootstrap with a route that has a configuration of its own where the filter is native: Wasm has none.
+/// The bootstrap with a route that has a configuration of its own where the filter is native.
 fn bootstrap() -> String {
     const ROUTES: &str = "              routes:${PUBLIC_PAGES}\n";
     let template = Envoy::bootstrap_template();
     assert!(template.contains(ROUTES));
-    if Filter::of_tests() == Filter::Wasm {
+    if Filter::of_tests() != Filter::Native {
         return template;
     }
     let module = native_module().display().to_string();
@@ -206,9 +209,16 @@ fn bootstrap() -> String {
     template.replacen(ROUTES, &route, 1)
 }
 
-/// The changes of the listener.
+/// The configuration at the beginning, for variants of it.
+enum Original {
+    Listener(Listener),
+    /// The settings of nginx's module, and a folder for a file with others.
+    Settings(Value, TempDir),
+}
+
+/// The changes of the configuration.
 struct Changes {
-    original: Listener,
+    original: Original,
     /// A port for a second listener.
     beside: u16,
     made: u32,
@@ -217,8 +227,14 @@ struct Changes {
 
 impl Changes {
     fn new(envoy: &Envoy) -> Self {
+        let original = if envoy.filter() == Filter::Nginx {
+            let folder = TempDir::new().expect("a temporary folder");
+            Original::Settings(envoy.settings(), folder)
+        } else {
+            Original::Listener(envoy.listener().clone())
+        };
         Self {
-            original: envoy.listener().clone(),
+            original,
             beside: free_port(),
             made: 0,
             refused: 0,
@@ -230,26 +246,63 @@ impl Changes {
     }
 
     /// Each differs from the one before. In turns: another configuration, another one for Redis as well, a second listener beside the
-    /// first, without it, one that Envoy refuses.
+    /// first, without it, one that is refused.
     async fn make(&mut self, envoy: &Envoy) {
         self.made += 1;
-        let changed = self
-            .original
-            .plugin("retryAfterSeconds", 1 + self.made % 3_000);
-        let (listeners, is_right) = match self.made % 5 {
+        let is_right = self.made % 5 != 4;
+        self.refused += u32::from(!is_right);
+        let is_taken = match &self.original {
+            Original::Listener(listener) => envoy.put_listeners(&self.listeners(listener)).await,
+            Original::Settings(settings, folder) => {
+                let variables = self.variables(settings.clone(), folder.path());
+                envoy.reload(&variables).status.success()
+            }
+        };
+        assert_eq!(is_taken, is_right);
+    }
+
+    fn retry_after_seconds(&self) -> u32 {
+        1 + self.made % 3_000
+    }
+
+    fn timeout_of_redis(&self) -> u32 {
+        150 + self.made % 50
+    }
+
+    fn listeners(&self, original: &Listener) -> Vec<Listener> {
+        let changed = original.plugin("retryAfterSeconds", self.retry_after_seconds());
+        match self.made % 5 {
             1 => {
                 let mut redis = changed.plugin_configuration()["redis"].clone();
-                redis["timeoutMs"] = json!(150 + self.made % 50);
-                (vec![changed.plugin("redis", redis)], true)
+                redis["timeoutMs"] = json!(self.timeout_of_redis());
+                vec![changed.plugin("redis", redis)]
             }
             2 => {
                 let beside = changed.beside("beside", self.beside);
-                (vec![changed, beside], true)
+                vec![changed, beside]
             }
-            4 => (vec![changed.refused()], false),
-            _ => (vec![changed], true),
-        };
-        self.refused += u32::from(!is_right);
-        assert_eq!(envoy.put_listeners(&listeners).await, is_right);
+            4 => vec![changed.refused()],
+            _ => vec![changed],
+        }
+    }
+
+    /// Writes a file with the settings, and returns the variables of the script that have nginx read it.
+    fn variables(&self, mut settings: Value, folder: &Path) -> Vec<(&'static str, String)> {
+        settings["retryAfterSeconds"] = json!(self.retry_after_seconds());
+        let mut variables = Vec::new();
+        match self.made % 5 {
+            1 => settings["redis"]["timeoutMs"] = json!(self.timeout_of_redis()),
+            2 => {
+                let listen = format!("listen 127.0.0.1:{};", self.beside);
+                variables.push(("EDGELINK_NGINX_SERVER", listen));
+            }
+            4 => settings["retryAfterSeconds"] = json!("soon"),
+            _ => {}
+        }
+        let file = folder.join("settings.json");
+        std::fs::write(&file, settings.to_string()).expect("a file");
+        let file = file.display().to_string();
+        variables.push(("EDGELINK_NGINX_SETTINGS", file));
+        variables
     }
 }

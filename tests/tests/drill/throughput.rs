@@ -1,4 +1,4 @@
-//! How fast links are created, beside what the database does for a bare client, in one run and with the same durability.
+//! How fast links are created and changed, beside what the database does for a bare client, in one run and with the same durability.
 
 use crate::replica::Replica;
 use crate::seconds;
@@ -26,6 +26,12 @@ const INSERT_MANY: &str = "INSERT INTO links (id, domain_id, code, url, url_hash
     created_at, updated_at, rev) VALUES ";
 const ROWS: u64 = 500;
 
+/// A change of a link; a bare client writes it as a transaction of its own.
+const UPDATE: &str = "UPDATE links SET url = ?, url_hash = ?, updated_at = ?, rev = rev + 1 WHERE domain_id = 1 AND code = ?";
+
+/// How many links are changed, in turn.
+const CHANGED: u64 = 1000;
+
 /// Makes every request another one.
 const POST: &str = r#"
 local n = 0
@@ -45,6 +51,17 @@ for i = 1, ITEMS do items[i] = string.format('{"longUrl":"https://example.com/bu
 local body = "[" .. table.concat(items, ",") .. "]"
 local headers = { ["x-api-key"] = KEY, ["content-type"] = "application/json" }
 function request() return wrk.format("POST", "/api/v1/links/bulk", headers, body) end
+"#;
+
+/// Changes links in turn, each request of a connection another one.
+const PATCH: &str = r#"
+local n = 0
+function request()
+  n = n + 1
+  local body = string.format('{"longUrl":"https://example.com/changed/%d"}', n)
+  local headers = { ["x-api-key"] = KEY, ["content-type"] = "application/json", ["prefer"] = PREFER }
+  return wrk.format("PATCH", string.format("/api/v1/links/changed-%d", n % ITEMS), headers, body)
+end
 "#;
 
 /// `make throughput`.
@@ -71,15 +88,41 @@ async fn throughput() {
 
     let post = script(folder.path(), "post.lua", &replica.key(), POST);
     let bulk = script(folder.path(), "bulk.lua", &replica.key(), BULK);
-    let mut rates: [Vec<f64>; 5] = Default::default();
+    let patch = script(
+        folder.path(),
+        "patch.lua",
+        &replica.key(),
+        &format!("PREFER = \"respond-async\"\n{PATCH}"),
+    );
+    let patch_seen = script(
+        folder.path(),
+        "patch-seen.lua",
+        &replica.key(),
+        &format!("PREFER = nil\n{PATCH}"),
+    );
+    create_changed(&replica, &pool).await;
+    let mut rates: [Vec<f64>; RATES] = Default::default();
     for round in 0..ROUNDS {
         let reference = inserts(&pool, round as u64, time).await;
         let by_32 = load(&replica, &post, 32, time);
         let by_256 = load(&replica, &post, 256, time);
         let bulk = load(&replica, &bulk, 4, time) * BULK_ITEMS as f64;
         let most = inserts_of_many(&pool, round as u64, time).await;
-        println!("round {round}: {reference:.0} {by_32:.0} {by_256:.0} {bulk:.0} {most:.0}");
-        for (rates, rate) in rates.iter_mut().zip([reference, by_32, by_256, bulk, most]) {
+        let updates = updates(&pool, time).await;
+        let patches = load(&replica, &patch, 32, time);
+        let patches_seen = load(&replica, &patch_seen, 32, time);
+        let round_rates = [
+            reference,
+            by_32,
+            by_256,
+            bulk,
+            most,
+            updates,
+            patches,
+            patches_seen,
+        ];
+        println!("round {round}: {round_rates:.0?}");
+        for (rates, rate) in rates.iter_mut().zip(round_rates) {
             rates.push(rate);
         }
     }
@@ -89,18 +132,78 @@ async fn throughput() {
     table(rates.map(median));
 }
 
-fn table([reference, by_32, by_256, bulk, most]: [f64; 5]) {
-    println!("{:<30} {:>9} {:>6} {:>6}", "", "links/s", "ratio", "goal");
-    for (name, rate, goal) in [
-        ("INSERT, 32 connections", reference, ""),
-        ("POST /links, 32 connections", by_32, "0.70"),
-        ("POST /links, 256 connections", by_256, "0.70"),
-        ("POST /links/bulk, 4 x 1000", bulk, "4.00"),
-        ("INSERT of 500 rows, 4 at once", most, ""),
+/// Number of rates that are measured in a round.
+const RATES: usize = 8;
+
+fn table(rates: [f64; RATES]) {
+    let [reference, by_32, by_256, bulk, most, updates, patches, seen] = rates;
+    println!("{:<34} {:>9} {:>6} {:>6}", "", "links/s", "ratio", "goal");
+    for (name, rate, beside, goal) in [
+        ("INSERT, 32 connections", reference, reference, ""),
+        ("POST /links, 32 connections", by_32, reference, "0.90"),
+        ("POST /links, 256 connections", by_256, reference, "1.00"),
+        ("POST /links/bulk, 4 x 1000", bulk, reference, "2.50"),
+        ("INSERT of 500 rows, 4 at once", most, reference, ""),
+        ("UPDATE, 32 connections", updates, updates, ""),
+        ("PATCH, respond-async, 32 conn.", patches, updates, "0.60"),
+        ("PATCH, 32 connections", seen, updates, ""),
     ] {
-        let ratio = rate / reference;
-        println!("{name:<30} {rate:>9.0} {ratio:>6.2} {goal:>6}");
+        let ratio = rate / beside;
+        println!("{name:<34} {rate:>9.0} {ratio:>6.2} {goal:>6}");
     }
+}
+
+/// Creates the links that are changed, for both.
+async fn create_changed(replica: &Replica, pool: &MySqlPool) {
+    let client = reqwest::Client::new();
+    let items: Vec<String> = (0..CHANGED)
+        .map(|n| format!(r#"{{"longUrl":"https://example.com/{n}","customSlug":"changed-{n}"}}"#))
+        .collect();
+    let created = client
+        .post(format!("{}/api/v1/links/bulk", replica.url()))
+        .header("x-api-key", replica.key())
+        .header("content-type", "application/json")
+        .body(format!("[{}]", items.join(",")))
+        .send()
+        .await
+        .expect("an answer");
+    assert!(created.status().is_success(), "{created:?}");
+    for n in 0..CHANGED {
+        let id = (1 << 61) + n;
+        let insert = sqlx::query(INSERT)
+            .bind(id)
+            .bind(format!("changed-{n}").into_bytes())
+            .bind(b"https://example.com/".to_vec())
+            .bind(0i64);
+        insert.execute(pool).await.expect("a row");
+    }
+}
+
+/// Changes a second, over 32 connections.
+async fn updates(pool: &MySqlPool, time: Duration) -> f64 {
+    let start = Instant::now();
+    let count = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    for _ in 0..32 {
+        let (pool, count) = (pool.clone(), Arc::clone(&count));
+        tasks.spawn(async move {
+            let mut connection = pool.acquire().await.expect("a connection");
+            while start.elapsed() < time {
+                let n = count.fetch_add(1, Ordering::Relaxed);
+                let changed = sqlx::query(UPDATE)
+                    .bind(format!("https://example.com/changed/{n}").into_bytes())
+                    .bind(n as i64)
+                    .bind(n)
+                    .bind(format!("changed-{}", n % CHANGED).into_bytes())
+                    .execute(&mut *connection)
+                    .await
+                    .expect("an update");
+                assert_eq!(changed.rows_affected(), 1);
+            }
+        });
+    }
+    tasks.join_all().await;
+    count.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
 }
 
 async fn bare_client(url: &str) -> MySqlPool {

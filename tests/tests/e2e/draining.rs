@@ -2,8 +2,8 @@
 
 use edgelink_tests::scenario::{Reply, Request, link};
 use edgelink_tests::stack::{
-    Behaviour, Connection, Deployment, Envoy, EnvoyOptions, Process, REPORTS, ScriptedControlPlane,
-    root, until,
+    Behaviour, Connection, Deployment, Envoy, EnvoyOptions, Filter, Process, REPORTS,
+    ScriptedControlPlane, root, until,
 };
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -18,6 +18,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn envoy_when_draining_is_unhealthy_but_answers() {
+    if Filter::lacks("a drain") {
+        return;
+    }
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;
     let path = edgelink.link("").create().await.path();
     let envoy = &edgelink.envoy;
@@ -44,6 +47,9 @@ async fn envoy_when_draining_is_unhealthy_but_answers() {
 /// With `/healthcheck/fail` before it, as control-plane/book/docs/operate/envoy.md says.
 #[tokio::test]
 async fn listeners_when_draining_are_unhealthy_but_answer() {
+    if Filter::lacks("a drain") {
+        return;
+    }
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;
     let path = edgelink.link("").create().await.path();
     let envoy = &edgelink.envoy;
@@ -87,6 +93,9 @@ async fn follow_until_the_end(edge: SocketAddr, path: String, clicks: Arc<Atomic
 /// As an edge is stopped for an upgrade: `drain.sh`, then SIGTERM.
 #[tokio::test(flavor = "multi_thread")]
 async fn clicks_when_their_edge_ends_count_once() {
+    if Filter::lacks("a drain") {
+        return;
+    }
     let mut edgelink = Deployment::start(&EnvoyOptions {
         workers: 2,
         clicks: "true",
@@ -125,6 +134,9 @@ async fn clicks_when_their_edge_ends_count_once() {
 
 #[tokio::test]
 async fn drain_when_clicks_are_not_taken_waits() {
+    if Filter::lacks("a drain") {
+        return;
+    }
     let control_plane = ScriptedControlPlane::start().await;
     control_plane.script(
         "abc",

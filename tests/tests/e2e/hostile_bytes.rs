@@ -80,7 +80,7 @@ const HTTP2_PLACES: [&str; 5] = [
 #[tokio::test]
 async fn http2_request_when_its_bytes_are_above_ascii_does_no_harm() {
     let edgelink = with_two_domains().await;
-    let edge = edgelink.envoy.edge();
+    let edge = edgelink.envoy.http2();
     let mut visits = JoinSet::new();
     for byte in 0x80..=0xff_u8 {
         for place in HTTP2_PLACES {

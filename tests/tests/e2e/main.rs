@@ -1,5 +1,6 @@
 //! The product end to end: real Envoy, the compiled filter, and the control plane as built or one that misbehaves.
 
+mod acknowledged;
 mod among_others;
 mod analytics;
 mod api_input;
@@ -21,6 +22,7 @@ mod make_run;
 mod native;
 mod native_abi;
 mod nginx;
+mod nginx_module;
 mod observed;
 mod outage;
 mod pages;

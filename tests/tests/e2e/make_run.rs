@@ -2,7 +2,8 @@
 
 use edgelink_tests::scenario::{Answer, Request};
 use edgelink_tests::stack::{
-    Collector, Connection, Filter, Process, edgelink_binary, free_port, root, until,
+    Collector, Connection, Filter, Process, built_nginx_module, edgelink_binary, free_port, root,
+    until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -302,13 +303,15 @@ fn make_when_a_filter_is_chosen_builds_and_starts_it() {
         (&["FILTER=native", "run"], None, "native", ""),
         (&["run-cluster"], Some("native"), "native", " cluster"),
         (&["FILTER=wasm", "run"], Some("native"), "wasm", ""),
+        (&["FILTER=nginx", "run-full"], None, "nginx", " full"),
     ] {
-        let package = match filter {
-            "wasm" => "edgelink-filter",
-            _ => "edgelink-native",
+        let (built_by, package) = match filter {
+            "wasm" => ("cargo build", "edgelink-filter"),
+            "nginx" => ("nginx/module/build.sh", "quick"),
+            _ => ("cargo build", "edgelink-native"),
         };
         let recipes = recipes(arguments, variable);
-        let is_built = |line: &str| line.contains("cargo build") && line.contains(package);
+        let is_built = |line: &str| line.contains(built_by) && line.contains(package);
         assert!(recipes.lines().any(is_built), "{arguments:?}: {recipes}");
         let up = format!("{filter}: exec envoy/up.sh quick{up}");
         assert_eq!(recipes.lines().last(), Some(up.as_str()));
@@ -399,6 +402,31 @@ async fn make_run_when_one_part_ends_stops_the_other() {
             log.contains(&format!("{victim} ended unexpectedly")),
             "{log}"
         );
+        run.assert_nothing_listens().await;
+    }
+}
+
+#[tokio::test]
+async fn run_when_of_nginx_has_no_envoy() {
+    let Some(module) = built_nginx_module() else {
+        println!("skipped: the module of nginx is not built, `make nginx-module` builds it");
+        return;
+    };
+    let variables = vec![
+        ("EDGELINK_FILTER", "nginx".to_owned()),
+        ("EDGELINK_NGINX_MODULE", module.display().to_string()),
+    ];
+    for shape in ["small", "full"] {
+        let mut run = Run::with_variables(shape, variables.clone()).await;
+        assert_eq!(run.id("envoy"), None);
+        if shape == "small" {
+            let path = run.create_link().await;
+            assert_eq!(run.follow(&path).await.location(), Some(TARGET));
+        } else {
+            run.await_front().await;
+        }
+        let ended = run.script.terminate().await;
+        assert!(ended.success(), "{ended:?}");
         run.assert_nothing_listens().await;
     }
 }

@@ -2,8 +2,8 @@
 
 use edgelink_tests::scenario::{Reply, Request, link};
 use edgelink_tests::stack::{
-    Behaviour, Collector, ControlPlane, Envoy, EnvoyOptions, ScriptedControlPlane, TraceSpan,
-    free_port, until,
+    Behaviour, Collector, ControlPlane, Envoy, EnvoyOptions, Filter, ScriptedControlPlane,
+    TraceSpan, free_port, until,
 };
 use serde_json::Value;
 use std::fs;
@@ -31,6 +31,9 @@ fn script(control_plane: &ScriptedControlPlane, code: &str) {
 
 #[tokio::test]
 async fn access_log_when_a_request_ends_has_its_outcome() {
+    if Filter::lacks("an access log that is switched on at run time") {
+        return;
+    }
     let folder = TempDir::new().expect("a folder");
     let log = folder.path().join("access.log");
     let control_plane = ScriptedControlPlane::start().await;
@@ -120,6 +123,9 @@ async fn spans_of_both(collector: &Collector) -> (TraceSpan, TraceSpan) {
 /// A trace of a client goes on at Envoy, at the control plane that the filter asks, and at its database.
 #[tokio::test]
 async fn trace_when_a_client_sends_one_reaches_the_database() {
+    if Filter::lacks("spans") {
+        return;
+    }
     let collector = Collector::start().await;
     let (mut control_plane, envoy) = traced_stack(&collector).await;
     for code in ["known", "other"] {
@@ -154,6 +160,9 @@ async fn trace_when_a_client_sends_one_reaches_the_database() {
 /// What Envoy passes on itself, a page for visitors, is below Envoy's span.
 #[tokio::test]
 async fn page_when_from_the_control_plane_is_traced_below_envoy() {
+    if Filter::lacks("spans") {
+        return;
+    }
     let collector = Collector::start().await;
     let (control_plane, envoy) = traced_stack(&collector).await;
     control_plane.link("known").create().await;
@@ -165,6 +174,9 @@ async fn page_when_from_the_control_plane_is_traced_below_envoy() {
 /// A client that asks to be traced is traced no more than others, and the control plane hears nothing of its trace.
 #[tokio::test]
 async fn trace_when_a_client_asks_for_it_follows_the_percentage() {
+    if Filter::lacks("spans") {
+        return;
+    }
     let control_plane = ScriptedControlPlane::start().await;
     script(&control_plane, "abc");
     for percent in ["100", "0"] {
@@ -217,6 +229,9 @@ async fn edge_when_it_has_snapshot_and_feed_is_ready() {
     })
     .await;
     assert_eq!(envoy.figures().await.get("edgelink.snapshot.ok"), 1);
+    if Filter::lacks("a drain") {
+        return;
+    }
     envoy.admin_post("/healthcheck/fail").await;
     until("it drains", LIMIT, async || {
         (envoy.follow(PROBE).await.status == 503).then_some(())

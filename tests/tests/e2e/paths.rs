@@ -1,7 +1,7 @@
 //! Paths that are not those of a link, and must not become one on their way.
 
 use edgelink_tests::scenario::Request;
-use edgelink_tests::stack::{Deployment, EnvoyOptions};
+use edgelink_tests::stack::{Deployment, EnvoyOptions, Filter};
 
 async fn with_a_known_link() -> Deployment {
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;
@@ -41,13 +41,19 @@ async fn link_when_spelt_otherwise_is_404() {
         ("/known.html", 404),
     ] {
         let answer = edgelink.envoy.follow(path).await;
-        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        // nginx refuses others: what leads above the root, and zeros, but no slashes that are encoded.
+        let is_refused =
+            edgelink.envoy.filter() == Filter::Nginx && [400, 404].contains(&answer.status);
+        assert!(answer.status == status || is_refused, "{path}: {answer:?}");
     }
     edgelink.envoy.assert_unharmed().await;
 }
 
 #[tokio::test]
 async fn path_when_too_long_is_431() {
+    if Filter::lacks("Envoy's reading of HTTP") {
+        return;
+    }
     let edgelink = with_a_known_link().await;
     let long = |length| format!("/{}", "a".repeat(length));
     for (path, status) in [
@@ -77,6 +83,9 @@ async fn path_when_too_long_is_431() {
 
 #[tokio::test]
 async fn bytes_when_not_http_are_refused() {
+    if Filter::lacks("Envoy's reading of HTTP") {
+        return;
+    }
     let edgelink = with_a_known_link().await;
     for (bytes, status) in [
         (

@@ -4,8 +4,10 @@ use crate::support::{answer, configuration_with, fleet, follow, tier};
 use edgelink_tests::abi::host::{Fleet, Outcome, Response};
 use edgelink_tests::scenario::{DOMAIN, Reply, feed_batch, link, path_of, snapshot};
 use edgelink_wire::feed::{Beat, FeedMessage};
+use edgelink_wire::feed_batch::POLLER_HEADER;
 use edgelink_wire::health::{self, RequestsByTier, WorkerHealth};
 use edgelink_wire::record::RecordBytes;
+use edgelink_wire::visits::worker_text;
 use edgelink_wire::{FeedBatch, Record, Snapshot, clicks};
 use serde_json::json;
 use std::time::Duration;
@@ -146,6 +148,7 @@ fn worker_health_when_due_is_in_a_header_of_its_reports() {
     let worker = fleet.worker(0);
     let poll = worker.callout_to("/edge/v1/feed");
     assert_eq!(poll.header(health::HEADER), None);
+    let poller = poll.header(POLLER_HEADER).expect("a header").to_owned();
     worker.answer(&poll, batch(6, BEAT));
     // What is looked up in the moment in which the feed begins may be from before.
     fleet.pass(Duration::from_millis(100));
@@ -162,6 +165,7 @@ fn worker_health_when_due_is_in_a_header_of_its_reports() {
     let worker = fleet.worker(0);
     let report = worker.callout_to("/edge/v1/clicks");
     assert_eq!(report.header(health::HEADER), None, "it is not due");
+    assert_eq!(report.header(POLLER_HEADER), None, "it is for polls");
     worker.answer(&report, Response::new(204));
     fleet.pass(Duration::from_secs(10));
     let report = fleet.worker(0).callout_to("/edge/v1/clicks");
@@ -174,6 +178,7 @@ fn worker_health_when_due_is_in_a_header_of_its_reports() {
         ..RequestsByTier::default()
     };
     assert_eq!((said.requests, said.is_admitting), (requests, false));
+    assert_eq!(poller, worker_text(&said.worker));
     let lag = said.feed_lag_millis.expect("a feed");
     assert!((8_000..=13_000).contains(&lag), "since the poll: {lag}");
     fleet.assert_unharmed();

@@ -36,6 +36,7 @@ mod sessions;
 mod statements;
 mod sweeping;
 mod tags;
+mod together;
 mod updating;
 mod visits;
 mod webhooks;

@@ -55,8 +55,19 @@ pub(super) fn check(run: &Run, code: &str, verdict: &mut Verdict) {
     for (at, oldest) in judge.late {
         let age = oldest.map_or(0, |(age, _)| age);
         verdict.propagation.push(age);
-        if let Some((age, via)) = oldest.filter(|(age, _)| *age > LATE) {
-            let change = LateChange::new(code, (at, age), via);
+        let Some((age, via)) = oldest else {
+            continue;
+        };
+        let change = LateChange::new(code, (at, age), via);
+        if causes::was_acknowledged(run, &change) {
+            let text = format!(
+                "{via} answered '{code}' as before a change, {age} us after every worker had acknowledged that"
+            );
+            let time = (at + age, at + age);
+            let violation = violation(Promise::NothingOld, code, time, text);
+            verdict.violations.push(violation);
+        }
+        if age > LATE {
             let cause = causes::of(run, &change);
             verdict.late.push((change, cause));
         }

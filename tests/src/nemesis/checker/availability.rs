@@ -10,8 +10,9 @@ use std::collections::BTreeSet;
 const VISIT_IN: Micros = 2_000_000;
 /// Longest wait of an API client that reads: a link takes two requests.
 const READ_IN: Micros = 3_000_000;
-/// Longest wait of an API client that writes, which waits for a row, and for control planes to have read the change.
-const WRITE_IN: Micros = 4_000_000;
+/// Longest wait of an API client that writes, which waits for a row, and for workers to have acknowledged the change: 5 s for one
+/// that is gone.
+const WRITE_IN: Micros = 9_000_000;
 
 pub(super) fn check(run: &Run, verdict: &mut Verdict) {
     for operation in run.operations.values() {

@@ -25,9 +25,15 @@ pub(super) fn of(run: &Run, change: &LateChange) -> Cause {
     match way.failing_poll() {
         Some(why) if why.contains("503") && way.is_refused("behind") => Cause::ReplicaBehind,
         Some(_) => Cause::EdgePaused,
-        None if way.is_not_awaited => Cause::NotAwaited,
+        None if way.is_not_awaited() => Cause::NotAwaited,
         None => Cause::Else,
     }
+}
+
+/// True if it was answered because every worker of an edge had acknowledged it, or had lost its lease.
+pub(super) fn was_acknowledged(run: &Run, change: &LateChange) -> bool {
+    let way = Way::of(run, change);
+    way.is_answered(&["acknowledged", "expired"])
 }
 
 /// Stages of a change.
@@ -39,8 +45,8 @@ struct Way<'a> {
     published: Option<&'a Logged>,
     /// Times at which control planes read it.
     read: Vec<Micros>,
-    /// Set if it was acknowledged without waiting for the feed.
-    is_not_awaited: bool,
+    /// Outcomes of waits for it.
+    waits: Vec<&'a str>,
 }
 
 impl<'a> Way<'a> {
@@ -66,8 +72,9 @@ impl<'a> Way<'a> {
         let read = since
             .clone()
             .filter(|one| matches!(&one.step, Step::Read { key: of } if *of == key));
-        let is_not_awaited = since.clone().any(|one| {
-            matches!(&one.step, Step::Acknowledged { key: of, wait } if *of == key && wait == "not-current")
+        let waits = since.clone().filter_map(|one| match &one.step {
+            Step::Acknowledged { key: of, wait } if *of == key => Some(wait.as_str()),
+            _ => None,
         });
         Self {
             change,
@@ -75,8 +82,18 @@ impl<'a> Way<'a> {
             invoked,
             published: published.next(),
             read: read.map(|one| one.at).collect(),
-            is_not_awaited,
+            waits: waits.collect(),
         }
+    }
+
+    /// True if a wait for it had one of these outcomes.
+    fn is_answered(&self, outcomes: &[&str]) -> bool {
+        self.waits.iter().any(|wait| outcomes.contains(wait))
+    }
+
+    /// True if it was answered without waiting for edges.
+    fn is_not_awaited(&self) -> bool {
+        self.is_answered(&["not_current"])
     }
 
     /// Finds why it was published only after it was acknowledged.
@@ -100,7 +117,7 @@ impl<'a> Way<'a> {
             _ if waits * 1000 >= LATE && store_millis >= redis_millis => Cause::StoreQueue,
             _ if waits * 1000 >= LATE => Cause::Reconnecting,
             "poll" => Cause::NudgeLost,
-            _ if self.is_not_awaited => Cause::NotAwaited,
+            _ if self.is_not_awaited() => Cause::NotAwaited,
             _ => Cause::Else,
         }
     }

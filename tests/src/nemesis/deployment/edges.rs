@@ -1,8 +1,9 @@
-//! The Envoys. Each has its listener in a separate file, which is replaced while it runs.
+//! The Envoys. Each has its listener in a separate file, which is replaced while it runs. With `EDGELINK_TEST_FILTER=nginx` there are
+//! nginx in their place, under their names, whose settings are replaced.
 
 use super::{CONTROL_PLANES, DisturbedDeployment, ENVOYS, Shape, WORKERS, subfolder};
 use crate::nemesis::part::{Part, Probe, get};
-use crate::stack::{Filter, Stats, envoy_binary, free_port, local, root, until};
+use crate::stack::{Filter, Signal, Stats, envoy_binary, free_port, local, root, until};
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -14,10 +15,13 @@ use tokio::time::timeout;
 
 const STATS_LIMIT: Duration = Duration::from_secs(1);
 const ADMITTING_LIMIT: Duration = Duration::from_secs(60);
+/// Names of the files with a [`Configuration`].
+const LDS: &str = "lds.yaml";
+const SETTINGS: &str = "settings.json";
 const LISTENERS: &str = "\n  listeners:\n";
 const CLUSTERS: &str = "\n  clusters:\n";
-/// Setting by which the plugin's configuration is recognized in the bootstrap.
-const SETTING: &str = r#"\"retryAfterSeconds\": 1"#;
+/// Setting by which the plugin's configuration is recognized.
+const SETTING: &str = r#""retryAfterSeconds": 1"#;
 
 /// A configuration of the listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +44,45 @@ pub(super) struct EdgeEnvoy {
     address: SocketAddr,
     admin: SocketAddr,
     folder: PathBuf,
-    listener: String,
-    /// `envoy/run.sh` with its environment.
+    configuration: Configuration,
+    /// `envoy/run.sh` or `nginx/module/run.sh` with its environment.
     run: Arc<dyn Fn() -> Command + Send + Sync>,
+}
+
+/// The configuration that it starts with, and how it gets another one.
+enum Configuration {
+    /// The listener, in a file that Envoy watches.
+    Listener(String),
+    /// The settings, in a file that nginx reads when it reloads.
+    Settings(String),
+}
+
+impl Configuration {
+    /// Writes a configuration into its file at once.
+    fn write(&self, listener: Listener, folder: &Path) {
+        let quoted = |setting: &str| match self {
+            Self::Listener(_) => setting.replace('"', "\\\""),
+            Self::Settings(_) => setting.to_owned(),
+        };
+        let (Self::Listener(first) | Self::Settings(first)) = self;
+        let with = |setting| first.replace(&quoted(SETTING), &quoted(setting));
+        let text = match listener {
+            Listener::First => first.clone(),
+            Listener::Second => with(r#""retryAfterSeconds": 2"#),
+            Listener::Refused => with(r#""unknownField": 1"#),
+        };
+        let name = match self {
+            Self::Listener(_) => LDS,
+            Self::Settings(_) => SETTINGS,
+        };
+        assert!(
+            listener == Listener::First || text != *first,
+            "{name} has no {SETTING}"
+        );
+        let file = folder.join("new");
+        fs::write(&file, text).expect("a file");
+        fs::rename(file, folder.join(name)).expect("a file"); // Envoy sees moves only
+    }
 }
 
 impl DisturbedDeployment {
@@ -57,13 +97,21 @@ impl DisturbedDeployment {
         let folder = subfolder(self.folder(), &name);
         let (address, admin) = (local(free_port()), local(free_port()));
         let run = self.run_sh(&name, &folder, address, admin).await;
-        let listener = split_bootstrap(run(), &folder);
-        let bootstrap = folder.join("template.yaml");
+        let is_nginx = Filter::of_tests() == Filter::Nginx;
+        let (configuration, (variable, file)) = if is_nginx {
+            let settings = Configuration::Settings(fill_settings(run(), &folder));
+            (settings, ("EDGELINK_NGINX_SETTINGS", folder.join(SETTINGS)))
+        } else {
+            let listener = Configuration::Listener(split_bootstrap(run(), &folder));
+            let bootstrap = folder.join("template.yaml");
+            (listener, ("EDGELINK_ENVOY_BOOTSTRAP", bootstrap))
+        };
+        configuration.write(Listener::First, &folder);
         let edge = EdgeEnvoy {
             address,
             admin,
             folder,
-            listener,
+            configuration,
             run: run.clone(),
         };
         let part = Part::new(
@@ -72,12 +120,11 @@ impl DisturbedDeployment {
             Probe::Http(address, "/health/live"),
             move || {
                 let mut command = run();
-                command.env("EDGELINK_ENVOY_BOOTSTRAP", &bootstrap);
+                command.env(variable, &file);
                 command
             },
         );
         self.envoys.push(edge);
-        self.set_listener(number, Listener::First);
         self.add_part(part).await;
         self.await_admission(number).await;
     }
@@ -103,7 +150,7 @@ impl DisturbedDeployment {
         let (binary, state) = (envoy_binary(), state.to_owned());
         let secrets = self.secrets.of_envoy(name, self.shape);
         Arc::new(move || {
-            let mut command = Command::new(root().join("envoy/run.sh"));
+            let mut command = Command::new(root().join(Filter::of_tests().script()));
             command
                 .env("EDGELINK_ENVOY", &binary)
                 .env("EDGELINK_STATE_DIR", &state)
@@ -120,6 +167,8 @@ impl DisturbedDeployment {
                 .env("EDGELINK_FEED", "poll")
                 .env("EDGELINK_CLICKS", "true")
                 .env("EDGELINK_WORKERS", WORKERS.to_string())
+                // Otherwise one worker of nginx may take all connections.
+                .env("EDGELINK_NGINX_LISTEN", "reuseport")
                 .envs(secrets.clone())
                 .process_group(0);
             command
@@ -154,13 +203,23 @@ impl DisturbedDeployment {
 
     /// Stats of an Envoy, if it answers.
     pub(in crate::nemesis) async fn stats(&self, number: usize, filter: &str) -> Option<Stats> {
-        let path = format!("/stats?filter={filter}");
+        let is_nginx = Filter::of_tests() == Filter::Nginx;
+        let path = if is_nginx {
+            "/metrics".to_owned()
+        } else {
+            format!("/stats?filter={filter}")
+        };
         let answer = timeout(STATS_LIMIT, get(self.envoys[number].admin, &path)).await;
         let answer = answer.ok()?.ok()?;
-        Some(Stats::parse(&String::from_utf8_lossy(&answer.body)))
+        let text = String::from_utf8_lossy(&answer.body);
+        Some(if is_nginx {
+            Stats::parse_nginx(&text, "", 0)
+        } else {
+            Stats::parse(&text)
+        })
     }
 
-    /// Connections accepted so far by each worker of an Envoy.
+    /// Connections accepted so far by each worker of an Envoy; nginx does not count them.
     pub(in crate::nemesis) async fn connections_by_worker(&self, number: usize) -> Vec<u64> {
         let stats = self.stats(number, "listener").await.unwrap_or_default();
         let port = self.envoy(number).port();
@@ -172,27 +231,28 @@ impl DisturbedDeployment {
         (0..WORKERS).map(count).collect()
     }
 
-    /// Replaces the listener configuration of an Envoy.
+    /// Replaces the listener configuration of an Envoy, or the settings of an nginx.
     pub(in crate::nemesis) fn set_listener(&self, number: usize, listener: Listener) {
         let edge = &self.envoys[number];
-        let text = match listener {
-            Listener::First => edge.listener.clone(),
-            Listener::Second => edge
-                .listener
-                .replace(SETTING, r#"\"retryAfterSeconds\": 2"#),
-            Listener::Refused => edge.listener.replace(SETTING, r#"\"unknownField\": 1"#),
-        };
-        let file = edge.folder.join("lds.new");
-        fs::write(&file, text).expect("a file");
-        fs::rename(file, edge.folder.join("lds.yaml")).expect("a file"); // Envoy sees moves only
+        edge.configuration.write(listener, &edge.folder);
+        if matches!(edge.configuration, Configuration::Settings(_)) {
+            self.part(&format!("envoy-{number}")).signal(Signal::HUP);
+        }
     }
 
     /// Gives an Envoy the token that its file now holds.
     pub(super) fn replace_token(&self, number: usize) {
         let output = (self.envoys[number].run)().arg("--token").output();
-        let output = output.expect("envoy/run.sh");
+        let output = output.expect("the script");
         assert!(output.status.success(), "{output:?}");
     }
+}
+
+/// Has `nginx/module/run.sh` fill in its templates, and returns the settings.
+fn fill_settings(mut run: Command, folder: &Path) -> String {
+    let output = run.arg("-t").output().expect("run.sh");
+    assert!(output.status.success(), "nginx/module/run.sh: {output:?}");
+    fs::read_to_string(folder.join("nginx-module/edgelink.json")).expect("settings")
 }
 
 /// Has `envoy/run.sh` fill in its templates, writes the bootstrap without the listener as a new template, and returns the
@@ -206,13 +266,10 @@ fn split_bootstrap(mut run: Command, folder: &Path) -> String {
     let (listener, clusters) = rest
         .split_once(CLUSTERS)
         .expect("clusters behind listeners");
-    assert!(
-        listener.contains(SETTING),
-        "the plugin's configuration has no {SETTING}"
-    );
-    assert_eq!(clusters.matches(KEPT).count(), 1, "{clusters}");
+    let kept = usize::from(!Filter::of_tests().connects_by_itself());
+    assert_eq!(clusters.matches(KEPT).count(), kept, "{clusters}");
     let clusters = clusters.replace(KEPT, REPLACED);
-    let lds = folder.join("lds.yaml");
+    let lds = folder.join(LDS);
     let dynamic = format!(
         "dynamic_resources:\n  lds_config:\n    resource_api_version: V3\n    path_config_source: {{ path: \"{}\" }}\n\n",
         lds.display()

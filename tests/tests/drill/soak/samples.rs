@@ -1,6 +1,6 @@
-//! What Envoy takes of the system, and whether it grows.
+//! What a proxy takes of the system, and whether it grows.
 
-use edgelink_tests::stack::{Envoy, descriptor_count, resident_bytes, thread_count};
+use edgelink_tests::stack::{Envoy, Filter, descriptor_count, resident_bytes, thread_count};
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ const MAX_GROWTH: u64 = 4 << 20;
 /// Growth of the descriptors beside those of Envoy's connections that is allowed: the two are not read at one moment.
 const MAX_MORE_DESCRIPTORS: u64 = 3;
 
-/// What an Envoy takes at a moment.
+/// What a proxy takes at a moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
     /// Memory in RAM, bytes.
@@ -28,6 +28,9 @@ impl Sample {
         "   after     RSS MiB  allocated MiB  threads  descriptors  changes   requests";
 
     pub(super) async fn take(envoy: &Envoy, process: u32) -> Self {
+        if envoy.filter() == Filter::Nginx {
+            return Self::take_of_nginx(envoy, process).await;
+        }
         let memory: Value = serde_json::from_str(&envoy.admin("/memory").await).expect("JSON");
         let allocated = memory["allocated"].as_str().expect("a number");
         let active = envoy.stats("_cx_active$").await;
@@ -37,6 +40,26 @@ impl Sample {
             allocated: allocated.parse().expect("a number"),
             threads: thread_count(process),
             descriptors: descriptor_count(process).saturating_sub(connections),
+        }
+    }
+
+    /// Of the master and its workers, once those from before the last reload have ended. Memory that they share counts for each, and
+    /// there is no allocator to ask.
+    async fn take_of_nginx(envoy: &Envoy, master: u32) -> Self {
+        envoy.await_drained().await;
+        let status = envoy.admin("/stub_status").await;
+        let active = status.strip_prefix("Active connections: ");
+        let active = active.and_then(|rest| rest.lines().next()?.trim().parse::<u64>().ok());
+        let workers = envoy.workers();
+        let sum = |figure: fn(u32) -> u64| {
+            let processes = [master].into_iter().chain(workers.iter().copied());
+            processes.map(figure).sum::<u64>()
+        };
+        Self {
+            resident: sum(resident_bytes),
+            allocated: 0,
+            threads: sum(thread_count),
+            descriptors: sum(descriptor_count).saturating_sub(active.expect("a number")),
         }
     }
 

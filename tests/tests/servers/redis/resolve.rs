@@ -380,7 +380,7 @@ async fn link_when_its_feed_entry_is_lost_is_still_found() {
     let ids: Vec<u64> = rows.iter().map(|row| row.id).collect();
     let is_done = setting
         .store
-        .forget_published(state.token, lost, &ids, 0)
+        .forget_published(state.token, lost, &ids.iter().copied().collect(), 0)
         .await;
     assert!(is_done.unwrap());
     let last = setting.redis.newest().await.unwrap().to_string();

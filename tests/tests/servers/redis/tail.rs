@@ -189,10 +189,10 @@ async fn feed_when_the_generation_changes_has_a_gap() {
     .await;
     let place = (GENERATION, following.position);
     // Nothing has asked the database here: the feed is not current, and what it has would be a gap.
-    let polled = following.feed.poll(Some(place), LIMIT).await;
+    let polled = following.feed.poll(None, Some(place), LIMIT).await;
     assert!(polled.is_err());
     following.feed.clock().note(tokio::time::Instant::now(), 1);
-    let polled = following.feed.poll(Some(place), LIMIT).await.unwrap();
+    let polled = following.feed.poll(None, Some(place), LIMIT).await.unwrap();
     assert!(polled.gap && polled.generation == GENERATION + 1);
     following.position = polled.next;
 }

@@ -311,6 +311,58 @@ async fn server_when_it_takes_writes_is_used_as_long_as_it_does() {
     assert_eq!((counts(&one).trim(), counts(&other).trim()), ("3", "3"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_when_lent_again_at_once_are_not_pinged() {
+    let server = MariaDb::start();
+    let store = connect(&patient(&server.database())).await.unwrap();
+    store.migrate().await.unwrap();
+    let pings = || count(&server, "Com_admin_commands");
+    let before = pings();
+    for n in 0..200 {
+        create(&store, link(n, &format!("c{n}"))).await.unwrap();
+    }
+    let pinged = pings() - before;
+    assert!(pinged < 100, "{pinged} pings");
+    // Those that stay go back, and are pinged.
+    until("it is pinged", LIMIT, async || {
+        (pings() > before + pinged).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn links_when_a_guess_of_their_revision_was_refused_are_guessed_right_again() {
+    let server = MariaDb::start();
+    let store = connect(&patient(&server.database())).await.unwrap();
+    store.migrate().await.unwrap();
+    let rollbacks = || count(&server, "Com_rollback");
+    for n in 0..3 {
+        create(&store, link(n, &format!("first{n}"))).await.unwrap();
+    }
+    let before = rollbacks();
+    create(&store, link(3, "guessed")).await.unwrap();
+    assert_eq!(rollbacks(), before);
+
+    // No clock comes there from the last answer.
+    server.execute(
+        "UPDATE test_0.publisher SET rev_floor = CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED) + 60000000",
+    );
+    create(&store, link(4, "refused")).await.unwrap();
+    let after = rollbacks();
+    assert!(after > before, "it was refused first");
+    for n in 5..10 {
+        create(&store, link(n, &format!("again{n}"))).await.unwrap();
+    }
+    assert_eq!(rollbacks(), after);
+}
+
+/// A counter of the server.
+fn count(server: &MariaDb, name: &str) -> u64 {
+    let status = server.execute(&format!("SHOW GLOBAL STATUS LIKE '{name}'"));
+    let count = status.split_whitespace().last().unwrap();
+    count.parse().unwrap()
+}
+
 /// What an error of a connection says.
 async fn refusal(config: &StoreConfig) -> String {
     let Err(error) = connect(config).await else {

@@ -1,11 +1,15 @@
 //! A server that stops, dies and comes back. Always a private MariaDB: a shared server is never killed.
 
 use crate::store::fixture::{create, delete, key, link, migrated};
+use edgelink_model::links::checked::CheckedContent;
+use edgelink_model::links::model::Link;
 use edgelink_numbers::{SegmentOptions, segment};
 use edgelink_settings::config::StoreConfig;
-use edgelink_store::{Store, connect};
+use edgelink_store::{Actor, LinkChange, SingleChange, Store, connect};
 use edgelink_tests::servers::MariaDb;
+use edgelink_wire::LinkKey;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a call may take at most while the server answers nothing: the timeout of 1.5 s, and room for a machine that builds
@@ -88,6 +92,73 @@ async fn acknowledged_links_when_the_server_is_killed_survive() {
             assert_eq!(found.unwrap().map(|link| link.id), Some(id));
         }
     }
+}
+
+/// A change whose COMMIT was on its way when the server died is committed or not; none that was answered is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acknowledged_changes_when_the_server_is_killed_survive() {
+    let mut server = MariaDb::start();
+    let store = migrated(&StoreConfig::at(&server.database())).await;
+    let keys: Vec<LinkKey> = (0..4).map(|n| key(&format!("a.example/c{n}"))).collect();
+    for n in 0..4 {
+        create(&store, link(n, &format!("c{n}"))).await.unwrap();
+    }
+    let mut counts = [0; 4];
+    for _ in 0..3 {
+        let begun = Arc::<AtomicU64>::default();
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let (store, key) = (Arc::clone(&store), keys[writer].clone());
+                let (begun, count) = (Arc::clone(&begun), counts[writer]);
+                tokio::spawn(async move { change_until_failure(&store, &key, count, &begun).await })
+            })
+            .collect();
+        while begun.load(Ordering::Relaxed) < 100 {
+            tokio::task::yield_now().await;
+        }
+        server.kill();
+        let mut acknowledged = Vec::new();
+        for writer in writers {
+            acknowledged.push(writer.await.unwrap());
+        }
+        server.restart();
+        for (writer, acknowledged) in acknowledged.into_iter().enumerate() {
+            let found = store.find_link(&keys[writer]).await.unwrap().unwrap();
+            let count: u64 = found
+                .content
+                .title
+                .map_or(0, |title| title.parse().unwrap());
+            let possible = acknowledged..=acknowledged + 1;
+            assert!(possible.contains(&count), "{count} of {possible:?}");
+            counts[writer] = count;
+        }
+    }
+}
+
+/// Counts in the title of a link until an error, which must be transient; answers the last count that was acknowledged.
+async fn change_until_failure(store: &Store, key: &LinkKey, from: u64, begun: &AtomicU64) -> u64 {
+    let actor = Actor::command_line(1);
+    for count in from.. {
+        begun.fetch_add(1, Ordering::Relaxed);
+        let next = LinkChange::Update(Box::new(move |link: &Link| {
+            let mut content = CheckedContent::existing(link);
+            content.change_others(|others| others.title = Some((count + 1).to_string()));
+            Ok(content)
+        }));
+        let change = SingleChange {
+            key,
+            change: &next,
+            actor: &actor,
+        };
+        match store.change_free_links(&[change], ()).await {
+            Ok(outcomes) => assert!(matches!(outcomes[..], [Some(Some(Ok(_)))]), "{outcomes:?}"),
+            Err(error) => {
+                assert!(error.is_transient(), "{error}");
+                return count;
+            }
+        }
+    }
+    unreachable!()
 }
 
 /// Creates links one by one until an error, which must be transient; answers those that were acknowledged.

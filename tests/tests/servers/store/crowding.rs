@@ -154,8 +154,8 @@ async fn assert_others_notice_nothing(store: &Store, ids: std::ops::Range<u64>) 
     }
 }
 
-/// What the publisher does in a round, and a draw of numbers.
-async fn assert_publisher_goes_on(store: &Store, owner: &str) {
+/// The token of the publisher's lease.
+async fn lease(store: &Store, owner: &str) -> u64 {
     let claim = LeaseClaim {
         owner,
         kind: FeedKind::Local,
@@ -164,21 +164,50 @@ async fn assert_publisher_goes_on(store: &Store, owner: &str) {
         seen: (0, FeedPosition::START),
         lost: None,
     };
+    let state = store.take_publisher_lease(&claim).await.unwrap();
+    state.expect("the lease").token
+}
+
+/// What the publisher does in a round, and a draw of numbers.
+async fn assert_publisher_goes_on(store: &Store, owner: &str) {
     for _ in 0..3 {
-        let state = store.take_publisher_lease(&claim).await.unwrap();
-        let token = state.expect("the lease").token;
+        let token = lease(store, owner).await;
         let bound = store.bound_state().await.unwrap();
         store.add_bound(bound.bound + 1).await.unwrap();
         store.pending(100).await.unwrap();
         let position = store.publisher().await.unwrap().position;
         let kept = store
-            .forget_published(token, position, &[0], 0)
+            .forget_published(token, position, &[0].into_iter().collect(), 0)
             .await
             .unwrap();
         assert!(kept);
         store.draw_segment(7, 10).await.unwrap();
         store.outbox_size().await.unwrap();
     }
+}
+
+/// A transaction that stays open behind published rows does not keep them in the outbox.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn published_rows_when_the_next_one_is_locked_are_forgotten() {
+    let database = Database::on_server().await;
+    let store = migrated(&impatient(&database)).await;
+    links(&store, 3).await;
+    let token = lease(&store, "one").await;
+    let ids = async || {
+        let pending = store.pending(10).await.unwrap();
+        let ids: Vec<u64> = pending.batches.iter().map(|batch| batch.id).collect();
+        ids
+    };
+    let all = ids().await;
+    let mut outsider = Outsider::new(&database).await;
+    let last = all[2];
+    let lock = format!("START TRANSACTION; SELECT * FROM outbox WHERE id = {last} FOR UPDATE");
+    outsider.execute(&lock).await;
+    let published = all[..2].iter().copied().collect();
+    let position = store.publisher().await.unwrap().position;
+    let forgotten = store.forget_published(token, position, &published, 0);
+    assert!(forgotten.await.unwrap());
+    assert_eq!(ids().await, [last]);
 }
 
 /// 64 clients want one row that stays locked: they wait without connections.
@@ -250,26 +279,30 @@ async fn publisher_when_all_classes_lack_connections_goes_on() {
     let crowd = Crowd::change(&store, &keys, 1);
     let stop = Arc::clone(&crowd.stop);
     let mut others = JoinSet::new();
+    let failures = Arc::<AtomicU64>::default();
     for n in 0..64 {
         let (store, key, stop) = (store.clone(), keys[n % 32].clone(), Arc::clone(&stop));
+        let failures = Arc::clone(&failures);
         others.spawn(async move {
-            let mut failures = 0;
+            let note = |failed: bool| failures.fetch_add(u64::from(failed), Ordering::Relaxed);
             while !stop.load(Ordering::Relaxed) {
-                failures += u64::from(store.find_link(&key).await.is_err());
-                failures += u64::from(store.find_links(std::slice::from_ref(&key)).await.is_err());
-                failures += u64::from(visit(&store, &key).await.is_err());
+                note(store.find_link(&key).await.is_err());
+                note(store.find_links(std::slice::from_ref(&key)).await.is_err());
+                note(visit(&store, &key).await.is_err());
                 let new = link(1000 + n as u64, &format!("new-{n}"));
-                failures += u64::from(store.create_links(vec![new]).await.is_err());
+                note(store.create_links(vec![new]).await.is_err());
             }
-            failures
         });
     }
     crowd.await_refusals(32).await;
+    until("connections are used up", LIMIT, async || {
+        (failures.load(Ordering::Relaxed) > 0).then_some(())
+    })
+    .await;
     assert_publisher_goes_on(&store, "publisher").await;
     outsider.execute("UNLOCK TABLES").await;
     crowd.finish().await;
-    let failures: u64 = others.join_all().await.into_iter().sum();
-    assert!(failures > 0, "nothing was used up");
+    others.join_all().await;
     assert!(store.find_link(&keys[0]).await.unwrap().is_some());
 }
 

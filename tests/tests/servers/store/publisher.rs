@@ -265,7 +265,9 @@ pub(crate) async fn remove_from_outbox(store: &Store, ids: &[u64]) {
     let state = store.take_publisher_lease(&claim("one")).await.unwrap();
     let state = state.expect("the lease");
     let position = FeedPosition::new(state.position.millis + 1, 0);
-    let is_done = store.forget_published(state.token, position, ids, 0).await;
+    let is_done = store
+        .forget_published(state.token, position, &ids.iter().copied().collect(), 0)
+        .await;
     assert!(is_done.unwrap());
 }
 
@@ -293,7 +295,7 @@ async fn publisher_lease_when_its_token_is_old_is_fenced(database: Database) {
     let at = |millis| FeedPosition::new(millis, 1);
     let forget = async |token, position| {
         store
-            .forget_published(token, position, &ids, 0)
+            .forget_published(token, position, &ids.iter().copied().collect(), 0)
             .await
             .unwrap()
     };

@@ -3,7 +3,7 @@
 use crate::store::clicking::{batch, now, report};
 use crate::store::fixture::{Database, create, key, link, migrated, patient};
 use edgelink_settings::config::VisitsConfig;
-use edgelink_store::{FeedKind, LeaseClaim, MarkedQueue, Store};
+use edgelink_store::{FeedKind, LeaseClaim, MarkedQueue, OutboxRuns, Store};
 use edgelink_tests::servers::MariaDb;
 use edgelink_wire::{FeedPosition, VisitsRequest};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, raw_sql};
@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 on_every_database!(
     changes_up_to_the_mark_when_it_is_lowered_are_read,
     reports_up_to_the_mark_when_it_is_lowered_are_read,
+    changes_when_published_are_read_no_more_before_they_are_removed,
 );
 
 /// The token of a lease that was taken now.
@@ -51,7 +52,9 @@ async fn changes_up_to_the_mark_when_it_is_lowered_are_read(database: Database) 
     let token = lease(&store).await;
     let forget = async |row: u64, mark| {
         let position = FeedPosition::new(7, row);
-        let done = store.forget_published(token, position, &[row], mark).await;
+        let done = store
+            .forget_published(token, position, &[row].into_iter().collect(), mark)
+            .await;
         assert!(done.unwrap());
     };
     forget(ids[0], ids[1]).await;
@@ -72,6 +75,63 @@ async fn changes_up_to_the_mark_when_it_is_lowered_are_read(database: Database) 
     for store in [&store, &other] {
         assert_eq!(waiting(store).await, ids[1..]);
     }
+}
+
+async fn changes_when_published_are_read_no_more_before_they_are_removed(database: Database) {
+    let store = database.store().await;
+    for id in 1..=6 {
+        create(store.as_ref(), link(id, &format!("c{id}")))
+            .await
+            .unwrap();
+    }
+    let all = store.pending(10).await.unwrap();
+    let ids = waiting(&store).await;
+    // A number in between stands for a transaction that has yet to commit.
+    let late = 3;
+    let mut published = OutboxRuns::default();
+    for batch in all
+        .batches
+        .iter()
+        .take(5)
+        .filter(|batch| batch.id != ids[late])
+    {
+        published.add(batch.id, batch.created_at);
+    }
+    let left = async || {
+        let pending = store.pending_beside(&published, 10).await.unwrap();
+        let ids: Vec<u64> = pending.batches.iter().map(|batch| batch.id).collect();
+        (ids, pending.went_back)
+    };
+    assert_eq!(left().await, (vec![ids[late], ids[5]], false));
+    let token = lease(&store).await;
+    let forget = async |token, published: &OutboxRuns| {
+        let position = FeedPosition::new(7, 0);
+        let done = store.forget_published(token, position, published, 0).await;
+        done.unwrap()
+    };
+    assert!(
+        !forget(token - 1, &published).await,
+        "of a former publisher"
+    );
+    assert_eq!(waiting(&store).await, ids);
+    for _ in 0..2 {
+        assert!(forget(token, &published).await);
+        assert_eq!(waiting(&store).await, [ids[late], ids[5]]);
+    }
+    assert_eq!(
+        left().await,
+        (vec![ids[late], ids[5]], true),
+        "they are gone"
+    );
+    // Other rows have their numbers.
+    let again: Vec<String> = ids[..5].iter().map(u64::to_string).collect();
+    for id in again.iter().filter(|id| **id != ids[late].to_string()) {
+        let row = format!(
+            "INSERT INTO outbox (id, link_keys, records, created_at) VALUES ({id}, X'', X'', 1)"
+        );
+        database.execute(&row).await;
+    }
+    assert!(left().await.1);
 }
 
 async fn reports_up_to_the_mark_when_it_is_lowered_are_read(database: Database) {
@@ -201,7 +261,7 @@ async fn queue_reads_when_a_snapshot_keeps_removed_rows_skip_them() {
     let token = lease(&store).await;
     let position = FeedPosition::new(7, 7);
     let raised = store
-        .forget_published(token, position, &[row - 1], row - 1)
+        .forget_published(token, position, &[row - 1].into_iter().collect(), row - 1)
         .await;
     assert!(raised.unwrap());
     store.clicks().raise_queue_mark(report - 1).await.unwrap();

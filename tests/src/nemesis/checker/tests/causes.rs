@@ -77,10 +77,10 @@ fn change_when_published_in_time_blames_a_later_step() {
     assert_eq!(late_reader.cause(), Some(Cause::Reconnecting));
     assert_eq!(read().cause(), Some(Cause::Else));
     assert_eq!(
-        read().acknowledged("not-current").cause(),
+        read().acknowledged("not_current").cause(),
         Some(Cause::NotAwaited)
     );
-    assert_eq!(read().acknowledged("carried").cause(), Some(Cause::Else));
+    assert_eq!(read().acknowledged("late").cause(), Some(Cause::Else));
     let paused = read().poll_failed("timed out; retrying", 9800);
     assert_eq!(paused.cause(), Some(Cause::EdgePaused));
     let refused = |why: &str| {
@@ -100,6 +100,20 @@ fn change_when_published_in_time_blames_a_later_step() {
             .poll_failed("timed out; retrying", 9000)
             .logged("envoy-0", Step::PollWorks, 9500);
     assert_eq!(works.cause(), Some(Cause::Else));
+}
+
+#[test]
+fn change_when_acknowledged_by_all_is_seen_by_all() {
+    let old = |outcome: &str| {
+        let story = changed().follow(Target(1), 10_011, 10_012);
+        story.acknowledged(outcome).breaks()
+    };
+    for outcome in ["acknowledged", "expired"] {
+        assert_eq!(old(outcome), [Promise::NothingOld], "{outcome}");
+    }
+    assert_eq!(old("late"), [], "it may be on its way");
+    let new = changed().follow(Target(2), 10_011, 10_012);
+    assert_eq!(new.acknowledged("acknowledged").breaks(), []);
 }
 
 #[test]
