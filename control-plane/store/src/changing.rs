@@ -69,7 +69,7 @@ impl Store {
 
     /// Makes changes of single links, which do not depend on each other, in one transaction that waits for no locked row; the outcomes
     /// are in the order of `changes`. A change is left out, and its outcome is `None`, if another call of this process or another
-    /// transaction has the row, also one before it in `changes`.
+    /// transaction has the row, also one before it in `changes`, or if it gives the link an external id, which others may claim.
     ///
     /// `turn` ends, by being dropped, as soon as the COMMIT is on its way to the database.
     pub async fn change_free_links<T: Send>(

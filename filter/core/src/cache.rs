@@ -214,6 +214,15 @@ impl Caches {
         )
     }
 
+    /// Moment at which a record counts as fetched that was current when everything up to `read_until` was read, of a feed that covers
+    /// records since `since`: the latest one that is covered.
+    pub(crate) fn covered_at(&self, since: Moment, read_until: Option<Moment>) -> Moment {
+        let covered = since.after(self.lifetimes.fresh_millis);
+        read_until
+            .filter(|until| *until >= covered)
+            .unwrap_or(since)
+    }
+
     /// A link has changed, and its new record is not known: it is looked up again.
     pub(crate) fn mark_stale(&mut self, key: &[u8], now: Moment) {
         if !self.changes.note(key, now) {

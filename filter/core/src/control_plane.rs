@@ -9,6 +9,7 @@ mod batches;
 pub mod callout;
 mod clicks;
 pub(crate) mod decoded;
+pub(crate) mod feed_places;
 mod outgoing;
 mod periodic;
 pub(crate) mod poll;

@@ -1,7 +1,8 @@
 //! Fake host for the tests.
 
 use crate::host::{
-    CasMismatch, Clients, ConnectionToken, HashLookup, Log, Lookups, SharedData, SharedValue,
+    CasMismatch, Clients, ConnectionToken, HashLookup, Log, Lookups, SLOT_PREFIX, SharedData,
+    SharedValue,
 };
 use crate::metrics::{Metric, Metrics};
 use crate::settings::{Described, RedisSettings, Settings};
@@ -31,11 +32,15 @@ impl Store {
     /// The keys of slots.
     pub(crate) fn keys(&self) -> Vec<&str> {
         let keys = self.values.keys().map(String::as_str);
-        keys.filter(|key| !key.starts_with("levels/")).collect()
+        keys.filter(|key| key.starts_with(SLOT_PREFIX)).collect()
     }
 
     pub(crate) fn value(&self, key: &str) -> Option<Vec<u8>> {
         Some(self.values.get(key)?.value.clone())
+    }
+
+    pub(crate) fn remove(&mut self, key: &str) {
+        self.values.remove(key);
     }
 
     pub(crate) fn put(&mut self, key: &str, value: &[u8]) {

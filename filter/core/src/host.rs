@@ -24,6 +24,9 @@ pub trait SharedData {
 /// Prefix of the keys of records in shared data, in front of the number of a slot in hexadecimal.
 pub const SLOT_PREFIX: &str = "edgelink.slot.";
 
+/// Key of the places of the feed in shared data, which outlive workers like records.
+pub const FEED_KEY: &str = "edgelink.feed";
+
 /// The version of a value in shared data, which each write changes.
 pub type Version = u32;
 

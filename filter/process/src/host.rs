@@ -6,8 +6,8 @@ use crate::proxy::SharedTable;
 use crate::redis::{Connection, Receiver};
 use edgelink_filter_core::flights::Token;
 use edgelink_filter_core::host::{
-    CasMismatch, Clients, ConnectionToken, HashLookup, Log, Lookups, NEVER_WRITTEN, SLOT_PREFIX,
-    SharedData, SharedValue,
+    CasMismatch, Clients, ConnectionToken, FEED_KEY, HashLookup, Log, Lookups, NEVER_WRITTEN,
+    SLOT_PREFIX, SharedData, SharedValue,
 };
 use edgelink_filter_core::metrics::{Metric, Metrics};
 use edgelink_filter_core::settings::{Described, RedisSettings};
@@ -112,11 +112,11 @@ impl Host {
         std::mem::take(&mut self.changes)
     }
 
-    /// The memory of other processes too, for a key of a record.
+    /// The memory of other processes too, for a key of a record or of places of the feed.
     fn slots_for(&self, key: &str) -> Option<&'static dyn SharedTable> {
         self.receiver
             .shared()
-            .filter(|_| key.starts_with(SLOT_PREFIX))
+            .filter(|_| key == FEED_KEY || key.starts_with(SLOT_PREFIX))
     }
 
     /// Takes over the changes of the previous edge.

@@ -47,7 +47,7 @@ pub enum Wake {
     Flush = 1,
 }
 
-/// Memory that the edges of several processes share, for records of links.
+/// Memory that the edges of several processes share, for records of links and places of the feed.
 pub trait SharedTable: Sync {
     /// The value under `key`, and its version.
     fn get(&self, key: &str) -> Option<SharedValue<Vec<u8>>>;

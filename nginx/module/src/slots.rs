@@ -4,7 +4,9 @@
 //! process, so that others go on when it dies amid a write.
 
 use crate::processes;
-use edgelink_filter_core::host::{CasMismatch, NEVER_WRITTEN, SLOT_PREFIX, SharedValue, Version};
+use edgelink_filter_core::host::{
+    CasMismatch, FEED_KEY, NEVER_WRITTEN, SLOT_PREFIX, SharedValue, Version,
+};
 use edgelink_process::SharedTable;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -79,24 +81,35 @@ impl SharedSlot {
     }
 }
 
+/// Slots for places of the feed. Edges of one nginx that fall upon the same one do without.
+pub(crate) type FeedSlots = [SharedSlot; 16];
+
 /// The slots of an edge, among whose values may be those of other edges.
 pub(crate) struct SharedSlots {
     slots: &'static [SharedSlot],
+    feeds: &'static FeedSlots,
     owner: u64,
 }
 
 impl SharedSlots {
     /// The slots of edges that are alike by `identity`, which may read each other's records.
-    pub(crate) fn of(slots: &'static [SharedSlot], identity: impl Hash) -> Self {
+    pub(crate) fn of(
+        (slots, feeds): (&'static [SharedSlot], &'static FeedSlots),
+        identity: impl Hash,
+    ) -> Self {
         let mut owner = DefaultHasher::new();
         identity.hash(&mut owner);
         Self {
             slots,
+            feeds,
             owner: owner.finish(),
         }
     }
 
     fn slot(&self, key: &str) -> Option<&SharedSlot> {
+        if key == FEED_KEY {
+            return self.feeds.get(self.owner as usize % self.feeds.len());
+        }
         let number = key.strip_prefix(SLOT_PREFIX)?;
         self.slots.get(usize::from_str_radix(number, 16).ok()?)
     }

@@ -248,9 +248,9 @@ fn push_hexadecimal(number: u64, out: &mut String) {
     }
 }
 
-/// FNV-1a, 64 bit: stable across workers and builds. An attacker who finds links that share a slot only causes more lookups of
+/// FNV-1a, 64 bit: stable across workers and builds. For slots, an attacker who finds links that share a slot only causes more lookups of
 /// these two.
-fn fnv_1a(key: &[u8]) -> u64 {
+pub(crate) fn fnv_1a(key: &[u8]) -> u64 {
     key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })

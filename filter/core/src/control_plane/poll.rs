@@ -1,5 +1,6 @@
 //! Reads the feed from the control plane, by long polls one after the other.
 
+use super::feed_places::{FeedPlaces, FeedStart};
 use super::{BackgroundCallout, BackgroundKind, DecodedFeed, PeriodicCallout};
 use crate::admission::FeedPlace;
 use crate::control_plane::callout::CalloutError;
@@ -37,6 +38,12 @@ pub(crate) struct Poll {
     read_until: Option<Moment>,
     /// The last beat since then.
     beat: Option<FeedState>,
+    /// The place that is being gone on from: it counts once everything after it was read.
+    resumed: Option<FeedStart>,
+    /// Later places to go on from, the earliest last, if the control plane no longer has what follows.
+    later: Vec<FeedStart>,
+    /// The last of them: that of the snapshot.
+    snapshot: Option<FeedStart>,
     malformed: LogThrottle,
 }
 
@@ -51,6 +58,9 @@ impl Poll {
             start: FeedPosition::START,
             read_until: None,
             beat: None,
+            resumed: None,
+            later: Vec::new(),
+            snapshot: None,
             malformed: LogThrottle::default(),
         }
     }
@@ -64,18 +74,77 @@ impl Poll {
         self.settings = settings;
     }
 
-    /// Begins at the position of a received snapshot, unless reading has begun.
-    pub(crate) fn begin_at(&mut self, place: FeedPlace, now: Moment) {
-        if self.position.is_none() {
-            self.position = Some(place.position);
-            self.generation = Some(place.generation);
-            self.start_over(place.position, now);
+    /// Begins at the position of a received snapshot, or at an earlier one of `places`, unless reading has begun.
+    pub(crate) fn begin_at(&mut self, place: FeedPlace, places: Option<FeedPlaces>, now: Moment) {
+        if self.position.is_some() {
+            return;
+        }
+        let FeedPlace {
+            generation,
+            position,
+        } = place;
+        self.generation = Some(generation);
+        let places = places.filter(|places| places.generation == generation);
+        let mut starts = places.map(|places| places.starts).unwrap_or_default();
+        starts.retain(|start| start.position <= position);
+        self.snapshot = Some(FeedStart {
+            position,
+            since: now,
+        });
+        self.resume(starts);
+    }
+
+    /// Begins at one of `places`, or at the position chosen by the control plane, unless reading has begun.
+    pub(crate) fn begin(&mut self, places: Option<FeedPlaces>) {
+        if self.position.is_some() {
+            return;
+        }
+        self.generation = places.as_ref().map(|places| places.generation);
+        self.resume(places.map(|places| places.starts).unwrap_or_default());
+    }
+
+    /// Begins at the first one of these places after which the control plane has everything.
+    fn resume(&mut self, mut starts: Vec<FeedStart>) {
+        starts.reverse();
+        self.later = starts;
+        self.resume_later();
+    }
+
+    /// Goes on from the next place, at last from where the snapshot or the control plane says.
+    fn resume_later(&mut self) {
+        self.resumed = self.later.pop();
+        match (self.resumed, self.snapshot) {
+            (Some(start), _) => {
+                self.position = Some(start.position);
+                self.start = start.position;
+            }
+            (None, Some(start)) => {
+                self.position = Some(start.position);
+                self.start_over(start.position, start.since);
+            }
+            (None, None) => {
+                self.position = Some(FeedPosition::START);
+                self.generation = None;
+            }
         }
     }
 
-    /// Begins at the position chosen by the control plane, unless reading has begun.
-    pub(crate) fn begin(&mut self) {
-        self.position.get_or_insert(FeedPosition::START);
+    /// True if the place that is being gone on from is of no use: the answer is of another feed, or lacks some of what follows.
+    fn must_leave_resumed(&self, head: FeedBatchHead) -> bool {
+        let is_other = self.generation != Some(head.generation);
+        self.resumed.is_some() && (is_other || head.gap || self.is_behind(head))
+    }
+
+    /// Goes on from the next place after an answer with that head.
+    fn leave_resumed(&mut self, head: FeedBatchHead, feed: &mut FeedApplier<'_>) {
+        if !head.gap || self.generation != Some(head.generation) {
+            self.later.clear();
+        }
+        self.resume_later();
+        if self.generation.is_none() {
+            feed.gate.restart();
+            feed.domains.restart();
+        }
     }
 
     /// Progress of the reading; `None` before it has begun.
@@ -90,6 +159,15 @@ impl Poll {
         })
     }
 
+    /// The place up to which everything is known, or follows; `None` before reading has begun.
+    pub(crate) fn place(&self) -> Option<FeedPlace> {
+        self.since.or(self.resumed.map(|resumed| resumed.since))?;
+        Some(FeedPlace {
+            generation: self.generation?,
+            position: self.position?,
+        })
+    }
+
     /// Moment up to which everything was read.
     pub(crate) fn read_until(&self) -> Option<Moment> {
         self.read_until
@@ -100,6 +178,7 @@ impl Poll {
         self.since = Some(now);
         self.start = position;
         self.beat = None;
+        self.resumed = None;
     }
 
     /// Requests new messages, if a poll is due.
@@ -139,6 +218,10 @@ impl Poll {
             is_full,
             is_joined,
         } = batch;
+        if !is_joined && self.must_leave_resumed(head) {
+            self.leave_resumed(head, feed);
+            return Ok(self.callout.succeed(now.millis()));
+        }
         if !is_joined && !self.may_join(host, now, head, feed) {
             return Err(CalloutError::Answer(200));
         }
@@ -149,6 +232,9 @@ impl Poll {
             // The age holds for the moment of the answer, which was not before the poll had waited.
             let answered = asked.after(head.waited_millis).min(now);
             self.read_until = self.read_until.max(Some(answered.before(head.age_millis)));
+            if let Some(start) = self.resumed.take() {
+                self.since = Some(start.since);
+            }
         }
         let next = if is_progress || asked.age(now) >= u64::from(self.settings.wait_millis) / 2 {
             now.millis()
@@ -167,7 +253,9 @@ impl Poll {
         batch: &mut DecodedFeed<'_>,
         feed: &mut FeedApplier<'_>,
     ) -> bool {
-        if !batch.is_joined && !self.may_join(host, now, batch.head, feed) {
+        if !batch.is_joined
+            && (self.must_leave_resumed(batch.head) || !self.may_join(host, now, batch.head, feed))
+        {
             return false;
         }
         batch.is_joined = true;
@@ -207,6 +295,9 @@ impl Poll {
         head: FeedBatchHead,
         feed: &mut FeedApplier<'_>,
     ) {
+        if self.resumed.is_some() {
+            return;
+        }
         let before = self.generation.replace(head.generation);
         let is_other = before.is_some_and(|generation| generation != head.generation);
         match (is_other || head.gap, self.since) {

@@ -2,9 +2,11 @@
 
 use super::Edge;
 use crate::admission::FeedPlace;
+use crate::cache::shared::fnv_1a;
 use crate::cache::{Caches, Update};
 use crate::clicks::{ClickEvents, Counted, Gathered};
 use crate::control_plane::callout::{CalloutError, MAX_BODY_BYTES, Response};
+use crate::control_plane::feed_places::{FeedPlaces, FeedStart, INTERVAL_MILLIS};
 use crate::control_plane::{
     BackgroundCallout, BackgroundKind, ClickReports, Decoded, DecodedFeed, DecodedSnapshot,
     PeriodicCallout, Poll, SnapshotTimer, Visits, decoded, poll,
@@ -36,6 +38,8 @@ pub(super) struct BackgroundCallouts {
     clicks_before: Option<ClickReports>,
     name: WorkerId,
     seed: u64,
+    /// When the place of the feed is noted next.
+    next_place: Moment,
 }
 
 impl BackgroundCallouts {
@@ -54,6 +58,7 @@ impl BackgroundCallouts {
             clicks_before: None,
             name,
             seed,
+            next_place: Moment::default(),
         }
     }
 
@@ -119,6 +124,16 @@ impl BackgroundCallouts {
     }
 }
 
+/// Hash of the control planes whose feed is followed; `None` without a feed.
+fn feed_source(settings: &Settings) -> Option<u64> {
+    Some(fnv_1a(format!("{:?}", settings.feed_source()?).as_bytes()))
+}
+
+/// The places in shared data from which the feed can be gone on with.
+fn feed_places(data: &mut impl SharedData, settings: &Settings) -> Option<FeedPlaces> {
+    FeedPlaces::read(data, feed_source(settings)?)
+}
+
 /// Takes all clicks and events counted since the last batch.
 fn take_counted(
     caches: &mut Caches,
@@ -153,7 +168,7 @@ impl Edge {
 
     pub(super) fn on_background_refused(
         &mut self,
-        log: &mut impl Log,
+        host: &mut (impl SharedData + Log),
         (kind, token): (BackgroundKind, Option<Token>),
         now: Moment,
     ) {
@@ -166,9 +181,9 @@ impl Edge {
                 Some(token) => visits.on_failure(token, now),
                 None => visits.on_refused(now),
             };
-            return self.note_failure(log, kind, (CalloutError::Reset, failures));
+            return self.note_failure(host, kind, (CalloutError::Reset, failures));
         }
-        self.fail_background(log, kind, CalloutError::Reset, now);
+        self.fail_background(host, kind, CalloutError::Reset, now);
     }
 
     /// Applies other settings, before they become the settings of the worker. Parts whose settings have not changed are kept,
@@ -234,13 +249,8 @@ impl Edge {
         let read_until = coverage.map(|coverage| coverage.read_until);
         self.gate.on_time(read_until);
         self.api_domains.on_time(read_until);
-        if let Some((reading, generation)) = reading.and_then(|read| Some((read, read.generation?)))
-        {
-            let position = reading.position;
-            let place = FeedPlace {
-                generation,
-                position,
-            };
+        let poll = self.background.poll.as_ref();
+        if let Some(place) = poll.and_then(Poll::place) {
             self.gate.begin(place);
             self.api_domains.begin(place);
         }
@@ -286,8 +296,10 @@ impl Edge {
             snapshots.renew();
         }
         if let (Some(poll), None) = (&mut background.poll, &background.snapshots) {
-            poll.begin();
+            poll.begin(feed_places(host, &self.settings));
         }
+        self.note_feed_place(host, now);
+        let background = &mut self.background;
         let seconds = self.wall.seconds(now);
         self.event_rules.forget_keys(seconds);
         self.events.forget_visitors(&self.event_rules, seconds);
@@ -327,6 +339,30 @@ impl Edge {
         Some(callout)
     }
 
+    /// Notes in shared data where the feed is, for workers that begin later.
+    fn note_feed_place(&mut self, data: &mut impl SharedData, now: Moment) {
+        let source = feed_source(&self.settings);
+        let poll = self.background.poll.as_ref();
+        let reading = poll.and_then(Poll::reading);
+        if let Some(reading) = reading
+            && let (Some(source), Some(generation)) = (source, reading.generation)
+            && reading.read_until.is_some()
+            && now >= self.background.next_place
+        {
+            self.background.next_place = now.after(INTERVAL_MILLIS);
+            let begun = FeedStart {
+                position: reading.start,
+                since: reading.since,
+            };
+            let reached = FeedStart {
+                position: reading.position,
+                since: now,
+            };
+            let longest = self.settings.lifetimes.longest_fresh_millis();
+            FeedPlaces::note(data, (source, generation), (begun, reached), (now, longest));
+        }
+    }
+
     /// Age of the last read of the feed, in milliseconds; `None` before the first, and without a feed.
     #[must_use]
     pub fn feed_lag_millis(&self, now: Moment) -> Option<u64> {
@@ -349,8 +385,8 @@ impl Edge {
         }
     }
 
-    /// Inserts `most` hot links of the snapshot, the hottest last, once the feed covers them. They count as fetched when the
-    /// feed began. Returns `true` if more are to be inserted.
+    /// Inserts `most` hot links of the snapshot, the hottest last, once the feed covers them. They count as fetched when it was read,
+    /// or when it began. Returns `true` if more are to be inserted.
     pub fn warm_up(&mut self, data: &mut impl SharedData, most: usize) -> bool {
         let Some(reading) = self.reading() else {
             return false;
@@ -361,12 +397,13 @@ impl Edge {
         let now = self.now;
         let links = self.background.warm.take(reading, most);
         let has_more = links.len() == most;
+        let at = self.caches.covered_at(reading.since, reading.read_until);
         for link in links {
             if let Ok(record) = RecordBytes::decode(&link.record) {
                 let update = Update {
                     record,
                     is_hot: true,
-                    at: reading.since,
+                    at,
                 };
                 self.caches.apply_update(data, &link.key, update, now);
             }
@@ -384,7 +421,7 @@ impl Edge {
     ) -> Option<BackgroundCallout> {
         let ended = match (kind, decoded) {
             (BackgroundKind::Snapshot, Decoded::Snapshot(snapshot)) => {
-                Ok(self.end_snapshot(*snapshot, now))
+                Ok(self.end_snapshot(host, *snapshot, now))
             }
             (BackgroundKind::Poll, Decoded::Feed(batch)) => self.end_poll(host, batch, now),
             (BackgroundKind::Snapshot | BackgroundKind::Poll, _) => Err(decoded::failure(response)),
@@ -469,14 +506,19 @@ impl Edge {
     }
 
     /// Applies a snapshot. Returns the number of consecutive failures before it.
-    fn end_snapshot(&mut self, decoded: DecodedSnapshot<'_>, now: Moment) -> u32 {
+    fn end_snapshot(
+        &mut self,
+        data: &mut impl SharedData,
+        decoded: DecodedSnapshot<'_>,
+        now: Moment,
+    ) -> u32 {
         let DecodedSnapshot { snapshot, links } = decoded;
         let place = FeedPlace {
             generation: snapshot.generation,
             position: snapshot.position,
         };
         if let Some(poll) = &mut self.background.poll {
-            poll.begin_at(place, now);
+            poll.begin_at(place, feed_places(data, &self.settings), now);
         }
         self.background.warm.keep(place, links);
         self.rely_on_feed(now);
@@ -496,14 +538,14 @@ impl Edge {
 
     fn fail_background(
         &mut self,
-        log: &mut impl Log,
+        host: &mut (impl SharedData + Log),
         kind: BackgroundKind,
         why: CalloutError,
         now: Moment,
     ) {
         let callout = self.background.callout_mut(kind);
         let failures = callout.map_or(0, |callout| callout.fail(now.millis()));
-        self.note_failure(log, kind, (why, failures));
+        self.note_failure(host, kind, (why, failures));
         if let (BackgroundKind::Poll, CalloutError::Answer(_), 1) = (kind, why, failures)
             && let Some(callout) = self.background.callout_mut(kind)
         {
@@ -512,7 +554,7 @@ impl Edge {
         }
         if let (BackgroundKind::Snapshot, Some(poll)) = (kind, &mut self.background.poll) {
             // The feed does not wait for a snapshot that may never come.
-            poll.begin();
+            poll.begin(feed_places(host, &self.settings));
         }
         if kind == BackgroundKind::Snapshot {
             self.api_domains.on_failure();

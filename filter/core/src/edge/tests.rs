@@ -24,6 +24,7 @@ mod lookup;
 mod properties;
 mod ready;
 mod redis;
+mod resuming;
 mod roots;
 mod rules;
 mod visits;

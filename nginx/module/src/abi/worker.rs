@@ -57,7 +57,7 @@ pub(crate) fn begin(roots: &[SettingsFile], zone: Option<Zone>) -> Vec<Option<Ru
             settings.slots = u32::try_from(zone.slots().len()).unwrap_or(u32::MAX);
             settings.max_value_bytes = MAX_VALUE_BYTES;
             let servers = format!("{:?}", settings.control_plane.servers.addresses);
-            let slots = SharedSlots::of(zone.slots(), (&root.file, servers));
+            let slots = SharedSlots::of((zone.slots(), zone.feeds()), (&root.file, servers));
             // It lives as long as the process.
             &*Box::leak(Box::new(slots)) as &dyn SharedTable
         });

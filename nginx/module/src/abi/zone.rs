@@ -1,10 +1,10 @@
-//! Memory that all workers share, and that outlives reloads: metrics, and slots with records of links.
+//! Memory that all workers share, and that outlives reloads: metrics, places of the feed, and slots with records of links.
 //!
 //! nginx passes the memory on from cycle to cycle, as long as its size is the same and the same file of the module is loaded.
 
 use super::{ERROR, OK};
 use crate::metrics::SharedMetrics;
-use crate::slots::SharedSlot;
+use crate::slots::{FeedSlots, SharedSlot};
 use nginx_sys::{
     ngx_conf_t, ngx_int_t, ngx_pagesize, ngx_shared_memory_add, ngx_shm_zone_t, ngx_slab_alloc,
     ngx_slab_pool_t, ngx_str_t,
@@ -23,6 +23,7 @@ pub(super) const TOO_SMALL: &str = "must be at least 1m";
 #[repr(C, align(512))]
 struct ZoneMemory {
     metrics: SharedMetrics,
+    feeds: FeedSlots,
     slots: AtomicU64,
 }
 
@@ -60,6 +61,11 @@ impl Zone {
     /// The metrics.
     pub(crate) fn metrics(self) -> &'static SharedMetrics {
         &self.shared().metrics
+    }
+
+    /// The slots for places of the feed.
+    pub(crate) fn feeds(self) -> &'static FeedSlots {
+        &self.shared().feeds
     }
 
     /// The slots.

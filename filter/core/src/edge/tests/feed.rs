@@ -14,7 +14,7 @@ impl World {
     }
 
     /// A worker that has just begun to read a feed.
-    fn with_begun_feed() -> Self {
+    pub(super) fn with_begun_feed() -> Self {
         let mut world = Self::with_background(r#","poll":{}"#);
         world.answer_poll(&gap(0));
         world.pass(1);
