@@ -46,6 +46,12 @@ impl StoreError {
         self.limit().is_some() || matches!(self.source.downcast_ref(), Some(Fault::Late))
     }
 
+    /// True if other transactions kept changing rows of the call: a call for fewer rows may still succeed at once.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        matches!(self.source.downcast_ref(), Some(Fault::Contended))
+    }
+
     /// True if the database refuses these values, but would take others.
     #[must_use]
     pub fn refuses_values(&self) -> bool {

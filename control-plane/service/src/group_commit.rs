@@ -174,8 +174,11 @@ impl LaneWork for Vec<NewLink> {
                     drop(job.answer.send(Ok(own)));
                 }
             }
-            Err(error) if error.is_transient() || jobs.len() == 1 => refuse(jobs, error),
-            // The database refuses one of them permanently: each is committed alone, so that the others succeed.
+            Err(error) if jobs.len() == 1 || (error.is_transient() && !error.is_contended()) => {
+                refuse(jobs, error);
+            }
+            // The database refuses one of them permanently, or others keep changing its rows: each is committed alone, so that the others
+            // succeed.
             Err(_) => {
                 for job in jobs {
                     let created = traces::within(job.trace, store.create_links(job.work)).await;

@@ -218,6 +218,30 @@ async fn link_when_unstorable_fails_alone() {
 }
 
 #[tokio::test]
+async fn link_when_contended_fails_alone() {
+    let mut fixture = Fixture::new().await;
+    // As if another transaction took the code in each round, and gave it back.
+    let trigger = "CREATE TABLE taken (id INTEGER PRIMARY KEY); INSERT INTO taken VALUES (1); \
+         CREATE TRIGGER contended BEFORE INSERT ON links WHEN NEW.id = 3 BEGIN INSERT INTO taken VALUES (1); END";
+    let created = sqlx::raw_sql(trigger).execute(&mut fixture.blocker).await;
+    created.unwrap();
+    let commits = fixture.commits(10);
+    fixture.block().await;
+    let lanes = occupy_lanes(&commits).await;
+    let good = [link(1, "a"), link(2, "b")].map(|link| submit(&commits, link));
+    let contended = submit(&commits, link(3, "contended"));
+    await_queue(&commits, 3).await;
+    fixture.unblock().await;
+    for task in lanes.into_iter().chain(good) {
+        task.await.unwrap().unwrap().unwrap();
+    }
+    let Err(CreateFailure::Store(error)) = contended.await.unwrap() else {
+        panic!("created");
+    };
+    assert!(error.is_contended(), "{error}");
+}
+
+#[tokio::test]
 async fn link_when_alone_never_waits_behind_chunks() {
     let mut fixture = Fixture::new().await;
     let commits = fixture.commits(10);
