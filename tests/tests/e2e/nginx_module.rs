@@ -558,6 +558,42 @@ async fn records_when_workers_change_are_in_the_zone() {
     assert_eq!(nginx.follow("/long").await.status, 503);
 }
 
+/// What was fetched before a worker began counts once it has read the feed from where earlier workers were.
+#[tokio::test(flavor = "multi_thread")]
+async fn records_when_workers_change_are_covered_by_the_feed() {
+    if is_missing() {
+        return;
+    }
+    let options = EnvoyOptions {
+        feed: "poll",
+        ..options()
+    };
+    let edgelink = Deployment::start(&options).await;
+    let nginx = &edgelink.envoy;
+    let [kept, changed] = ["kept", "changed"].map(|code| edgelink.link(code).to(TARGET).create());
+    let paths = [kept.await.path(), changed.await.path()];
+    for path in &paths {
+        assert_eq!(nginx.follow(path).await.tier(), Some("control-plane"));
+    }
+    for reload in ["first", "second"] {
+        nginx.reload_to_new_workers().await;
+        let read = nginx.figures().await.get("edgelink.poll.ok");
+        nginx
+            .await_figures(|stats| stats.get("edgelink.poll.ok") > read + 1)
+            .await;
+        let answer = nginx.follow(&paths[0]).await;
+        assert_eq!(answer.tier(), Some("shared-data"), "{reload}");
+        let other = format!("https://{reload}.example/");
+        let change = json!({"target": other});
+        let link = format!("/api/v1/links/{DOMAIN}/changed");
+        let answer = edgelink.control_plane.api("PATCH", &link, &change).await;
+        assert_eq!(answer.status, 200);
+        let location = nginx.follow(&paths[1]).await;
+        assert_eq!(location.location(), Some(&*other));
+    }
+    assert_eq!(nginx.figures().await.get("edgelink.feed.gap"), 0);
+}
+
 /// A worker that ends has its clicks reported first, although a minute stands between two reports.
 #[tokio::test(flavor = "multi_thread")]
 async fn clicks_when_workers_change_are_all_counted() {
