@@ -566,12 +566,16 @@ async fn records_when_workers_change_are_covered_by_the_feed() {
     }
     let options = EnvoyOptions {
         feed: "poll",
+        fresh_seconds: 3_600,
         ..options()
     };
     let edgelink = Deployment::start(&options).await;
     let nginx = &edgelink.envoy;
     let [kept, changed] = ["kept", "changed"].map(|code| edgelink.link(code).to(TARGET).create());
     let paths = [kept.await.path(), changed.await.path()];
+    nginx
+        .await_figures(|stats| stats.get("edgelink.poll.ok") > 1)
+        .await;
     for path in &paths {
         assert_eq!(nginx.follow(path).await.tier(), Some("control-plane"));
     }
@@ -584,9 +588,9 @@ async fn records_when_workers_change_are_covered_by_the_feed() {
         let answer = nginx.follow(&paths[0]).await;
         assert_eq!(answer.tier(), Some("shared-data"), "{reload}");
         let other = format!("https://{reload}.example/");
-        let change = json!({"target": other});
-        let link = format!("/api/v1/links/{DOMAIN}/changed");
-        let answer = edgelink.control_plane.api("PATCH", &link, &change).await;
+        let change = json!({ "longUrl": other });
+        let control_plane = &edgelink.control_plane;
+        let answer = control_plane.api("PATCH", "/links/changed", &change).await;
         assert_eq!(answer.status, 200);
         let location = nginx.follow(&paths[1]).await;
         assert_eq!(location.location(), Some(&*other));
