@@ -34,7 +34,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tls::Tls;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 /// A server that listens, and answers once it runs.
 pub struct Server {
@@ -113,7 +113,7 @@ impl Server {
         warn_without(&edge_tokens.current());
         let minter =
             edgelink_numbers::minter(&config, store.clone(), background.known_keys()).await?;
-        let listeners = listen(&config.server).await?;
+        let listeners = listen(&config.server)?;
         background.domains.read(&store).await?;
         let publisher = background.start(&config, &store);
         let deliverer = Deliverer::new(store.clone(), &config.webhooks);
@@ -298,7 +298,21 @@ fn warn_without(edge_tokens: &EdgeTokens) {
     }
 }
 
-async fn listen(config: &ServerConfig) -> Result<Vec<BoundListener>, StartError> {
+/// Connections that the kernel keeps for a listener until they are accepted, if `net.core.somaxconn` allows as many: when a control
+/// plane is back, all workers of all edges come at once.
+const BACKLOG: u32 = 4_096;
+
+fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+fn listen(config: &ServerConfig) -> Result<Vec<BoundListener>, StartError> {
     let mut bound = Vec::new();
     for mut config in config.listeners() {
         let (setting, address) = (config.setting, config.address);
@@ -307,7 +321,7 @@ async fn listen(config: &ServerConfig) -> Result<Vec<BoundListener>, StartError>
             address,
             source,
         };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let listener = listen_at(address).map_err(failed)?;
         config.address = listener.local_addr().map_err(failed)?;
         bound.push(BoundListener { config, listener });
     }

@@ -104,6 +104,10 @@ pub(crate) const NATIVE_ABSENT: &str = "native, absent by admission";
 pub(crate) const NATIVE_OF_4: &str = "native, LRU hit, 4 workers";
 pub(crate) const NATIVE_OF_16: &str = "native, LRU hit, 16 workers";
 
+/// Names of Envoy's own redirect by as many: threads that share a processor cost Envoy itself more.
+pub(crate) const STATIC_OF_4: &str = "Envoy, static redirect, 4 workers";
+pub(crate) const STATIC_OF_16: &str = "Envoy, static redirect, 16 workers";
+
 /// Names of nginx without the module, and of the module's tiers.
 pub(crate) const NGINX_STATIC: &str = "nginx, static 302";
 pub(crate) const NGINX_LUA: &str = "nginx, Lua and LRU, Redis behind";
@@ -210,6 +214,15 @@ impl Field {
             let mut target = Target::of(STATIC_NOT_FOUND, None, &self.paths, envoy);
             target.status = 404;
             self.targets.push(target);
+        }
+        for (native, name, workers) in [
+            (NATIVE_OF_4, STATIC_OF_4, 4),
+            (NATIVE_OF_16, STATIC_OF_16, 16),
+        ] {
+            if options.wants(native) {
+                let envoy = static_redirect(self.control_plane.address(), workers).await;
+                self.add_envoy(name, None, envoy);
+            }
         }
         for (name, tier, tiers) in tiers(self.redis.port()) {
             if options.wants(name) {

@@ -6,7 +6,7 @@ use futures_util::future::select_all;
 use reqwest::Method;
 use serde_json::json;
 use sqlx::{Connection, Executor, SqliteConnection};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpStream as StdStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
@@ -392,6 +392,18 @@ async fn connection_when_no_request_comes_is_closed_early() {
     assert_eq!(silent.read(&mut answer).await.unwrap(), 0);
     used.write_all(request).await.unwrap();
     assert!(used.read(&mut answer).await.unwrap() > 0);
+}
+
+#[tokio::test]
+async fn connections_when_many_come_at_once_wait_to_be_accepted() {
+    let server = Running::start().await;
+    // The server has no other thread: it accepts none meanwhile.
+    let mut waiting = Vec::new();
+    for number in 0..1_000 {
+        let connected = StdStream::connect_timeout(&server.address, Duration::from_secs(10));
+        waiting.push(connected.unwrap_or_else(|error| panic!("{number}: {error}")));
+    }
+    assert_eq!(server.follow("/health/live").await.status, 200);
 }
 
 /// A connection from another address of this machine, with a small buffer for what comes back.
