@@ -31,7 +31,7 @@ LIMITS = {
     "knots": 0,
     "crates": 0,
     "largest crate": 11_277,
-    "product lines": 92_955,
+    "product lines": 92_965,
     "names": 22,
     "names within a crate": 0,
     "property": 8,
