@@ -256,7 +256,7 @@ BENCH_PROFILE ?= release
 BENCH_OPTIONS ?=
 BENCH_FOLDER := $(if $(filter dev,$(BENCH_PROFILE)),debug,$(BENCH_PROFILE))
 RUN_BENCH := $(or $(CARGO_TARGET_DIR),target)/debug/bench
-BENCH_TABLES := redirects zipf zipf-core rows creation memory startup reloads feed fuel search delay questions ingest
+BENCH_TABLES := redirects zipf zipf-core rows creation memory startup reloads changes feed fuel search delay questions ingest
 bench cpu $(BENCH_TABLES:%=bench-%): export EDGELINK_TEST_BIN = $(abspath $(or $(CARGO_TARGET_DIR),target))/$(BENCH_FOLDER)/edgelink
 bench bench-creation: export DRILL_PROFILE = $(BENCH_PROFILE)
 

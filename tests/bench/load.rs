@@ -120,6 +120,7 @@ pub(crate) struct Latencies {
     pub(crate) p50: f64,
     pub(crate) p95: f64,
     pub(crate) p99: f64,
+    pub(crate) p999: f64,
 }
 
 /// Requests random paths of a file at a fixed rate, whatever the server does; every answer must arrive, and be correct.
@@ -174,6 +175,7 @@ pub(crate) fn keep_rate_with(
         p50: millis("p50"),
         p95: millis("p95"),
         p99: millis("p99"),
+        p999: millis("p99.9"),
     }
 }
 

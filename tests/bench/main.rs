@@ -1,5 +1,6 @@
 //! Benchmarks: `bench all` (`make bench`), or one table by its name. See [`options`] for the arguments.
 
+mod changes;
 mod creation;
 mod delay;
 mod edges;
@@ -68,6 +69,7 @@ async fn run(command: Command, options: &Options) -> Section {
         Command::Memory => memory::run(options).await,
         Command::Startup => startup::run(options).await,
         Command::Reloads => reloads::run(options).await,
+        Command::Changes => changes::run(options).await,
         Command::Feed => feed::run(options).await,
         Command::Creation => creation::run(options),
         Command::Fuel => fuel::run(),

@@ -2,7 +2,7 @@
 
 /// Help text.
 const USAGE: &str = "usage: bench TABLE [--short] [--only NAME]
-tables: all, redirects, cpu, zipf, zipf-core, rows, creation, memory, startup, reloads, feed, fuel, search, delay, questions, ingest
+tables: all, redirects, cpu, zipf, zipf-core, rows, creation, memory, startup, reloads, changes, feed, fuel, search, delay, questions, ingest
 --short: few links and short rounds, to try things out; the figures say little
 --only NAME: of the targets that redirect, those whose name has NAME in it, and the reference; of engines, those whose name has it";
 
@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Startup,
     /// Reloads of nginx.
     Reloads,
+    /// Redirects while links change.
+    Changes,
     /// Changes at workers.
     Feed,
     /// Instructions inside the VM.
@@ -43,7 +45,7 @@ pub(crate) enum Command {
     Ingest,
 }
 
-const NAMES: [(&str, Command); 16] = [
+const NAMES: [(&str, Command); 17] = [
     ("all", Command::All),
     ("redirects", Command::Redirects),
     ("cpu", Command::Cpu),
@@ -54,6 +56,7 @@ const NAMES: [(&str, Command); 16] = [
     ("memory", Command::Memory),
     ("startup", Command::Startup),
     ("reloads", Command::Reloads),
+    ("changes", Command::Changes),
     ("feed", Command::Feed),
     ("fuel", Command::Fuel),
     ("search", Command::Search),
@@ -65,13 +68,14 @@ const NAMES: [(&str, Command); 16] = [
 impl Command {
     /// The tables that it consists of.
     pub(crate) fn parts(&self) -> &[Self] {
-        const ALL: [Command; 13] = [
+        const ALL: [Command; 14] = [
             Command::Redirects,
             Command::Fuel,
             Command::Zipf,
             Command::Memory,
             Command::Startup,
             Command::Reloads,
+            Command::Changes,
             Command::Feed,
             Command::Rows,
             Command::Creation,
