@@ -162,7 +162,7 @@ impl Acceptor {
                         handshake,
                         &stop,
                     );
-                    Box::pin(seat.keep(serving, first_head)).await;
+                    seat.keep(serving, first_head).await;
                 }
                 Seat::Health(_permit) => {
                     http.serve(Box::pin(stream), (service, None), handshake, &stop)

@@ -107,13 +107,14 @@ impl HttpServer {
         stop: &CancellationToken,
     ) {
         let requests = Requests::new(handler, seat);
+        // In boxes: a connection takes the memory of its own protocol only, and once.
         let ended = match handshake {
             // A connection for probes has one request.
             None if requests.seat.is_some() && self.is_http2(stream.get_ref()).await => {
-                self.serve_http2(stream, requests, stop).await
+                Box::pin(self.serve_http2(stream, requests, stop)).await
             }
-            None => self.serve_http1(stream, requests, stop).await,
-            Some(handshake) => self.serve_tls(stream, requests, handshake, stop).await,
+            None => Box::pin(self.serve_http1(stream, requests, stop)).await,
+            Some(handshake) => Box::pin(self.serve_tls(stream, requests, handshake, stop)).await,
         };
         if let Err(error) = ended {
             tracing::debug!(error, "connection ended early");
@@ -156,9 +157,9 @@ impl HttpServer {
             ..requests
         };
         if is_http2 {
-            self.serve_http2(stream, requests, stop).await
+            Box::pin(self.serve_http2(stream, requests, stop)).await
         } else {
-            self.serve_http1(stream, requests, stop).await
+            Box::pin(self.serve_http1(stream, requests, stop)).await
         }
     }
 
