@@ -217,7 +217,8 @@ async fn at_once(server: &Running, requests: Vec<(Option<String>, Value)>) -> Ve
 async fn requests_when_sharing_commits_have_their_own_answers() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let _guard = metrics::set_default_local_recorder(&recorder);
-    let server = Running::start().await;
+    // All of them at once, by one key.
+    let server = Running::with(&[("EDGELINK_SERVER_MAX_REQUESTS", "1024")]).await;
     let to = |path: &str, n: usize| format!("https://example.com/{path}/{n}");
     let requests = (0..296).map(|n| match n {
         0..100 => (None, json!({ "longUrl": to("plain", n) })),
