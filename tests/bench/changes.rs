@@ -7,7 +7,7 @@ use crate::options::Options;
 use crate::process::{others, pin};
 use crate::report::{Limit, Section, Table};
 use crate::rounds::median;
-use crate::targets::{NATIVE_LRU, NATIVE_OF_4, NGINX_LRU};
+use crate::targets::{NATIVE_LRU, NATIVE_OF_4, NGINX_LRU, create_many};
 use edgelink_tests::stack::{ControlPlane, Envoy, Filter};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -41,12 +41,7 @@ pub(crate) async fn run(options: &Options) -> Section {
     let mut control_plane = ControlPlane::start().await;
     pin(&[control_plane.process().id()], &others());
     let folder = TempDir::new().expect("a temporary folder");
-    let links = json!(vec![json!({ "longUrl": "https://example.com/" }); LINKS]);
-    let made = control_plane.api("POST", "/links/bulk", &links).await;
-    assert_eq!(made.status, 200, "{made:?}");
-    let made = made.body["results"].as_array().expect("results");
-    let code = |result: &Value| result["link"]["shortCode"].as_str().map(str::to_owned);
-    let codes = made.iter().map(|result| code(result).expect("a link"));
+    let codes = create_many(&control_plane, LINKS).await;
     let paths = write_paths(folder.path(), "links", codes);
     let mut all = Vec::new();
     for (name, filter, workers) in [

@@ -188,7 +188,7 @@ impl Field {
         let with_rules = create_links_with_rules(&control_plane).await;
         let with_rules = write_paths(folder.path(), "with-rules", with_rules);
         let in_redis = write_paths(folder.path(), "in-redis", fill_redis(&redis).await);
-        let asked_for = create_many(&control_plane).await;
+        let asked_for = create_many(&control_plane, ASKED_FOR).await;
         let asked_for = write_paths(folder.path(), "asked-for", asked_for);
         let mut field = Self {
             targets: Vec::new(),
@@ -377,11 +377,11 @@ async fn create_links(control_plane: &ControlPlane, redis: &RedisServer) -> Vec<
     codes
 }
 
-/// Creates links in the control plane only.
-async fn create_many(control_plane: &ControlPlane) -> Vec<String> {
+/// Creates at least that many links, by thousands, in the control plane only; their codes.
+pub(crate) async fn create_many(control_plane: &ControlPlane, count: usize) -> Vec<String> {
     const AT_ONCE: usize = 1_000;
     let mut codes = Vec::new();
-    while codes.len() < ASKED_FOR {
+    while codes.len() < count {
         let links = json!(vec![json!({ "longUrl": TARGET }); AT_ONCE]);
         let answer = control_plane.api("POST", "/links/bulk", &links).await;
         assert_eq!(answer.status, 200, "{answer:?}");

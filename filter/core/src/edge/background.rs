@@ -341,13 +341,14 @@ impl Edge {
 
     /// Notes in shared data where the feed is, for workers that begin later.
     fn note_feed_place(&mut self, data: &mut impl SharedData, now: Moment) {
-        let source = feed_source(&self.settings);
+        if now < self.background.next_place {
+            return;
+        }
         let poll = self.background.poll.as_ref();
-        let reading = poll.and_then(Poll::reading);
-        if let Some(reading) = reading
-            && let (Some(source), Some(generation)) = (source, reading.generation)
+        if let Some(reading) = poll.and_then(Poll::reading)
             && reading.read_until.is_some()
-            && now >= self.background.next_place
+            && let (Some(source), Some(generation)) =
+                (feed_source(&self.settings), reading.generation)
         {
             self.background.next_place = now.after(INTERVAL_MILLIS);
             let begun = FeedStart {

@@ -1,6 +1,8 @@
 //! Changes of many links at once, external ids, restoring and moving.
 
-use crate::store::fixture::{Database, as_it_is, create, delete, exists, key, link};
+use crate::store::fixture::{
+    Database, as_it_is, create, delete, exists, identified, key, link, titled,
+};
 use edgelink_model::links::checked::CheckedContent;
 use edgelink_model::links::model::Link;
 use edgelink_model::tenancy::FIRST_TENANT as TENANT;
@@ -24,24 +26,6 @@ on_every_database!(
     move_when_its_number_is_taken_is_refused,
     move_when_concurrent_to_one_code_succeeds_once,
 );
-
-fn titled(title: &str) -> LinkChange {
-    let title = Some(title.to_owned());
-    LinkChange::Update(Box::new(move |link: &Link| {
-        let mut content = CheckedContent::existing(link);
-        content.change_others(|others| others.title.clone_from(&title));
-        Ok(content)
-    }))
-}
-
-fn identified(id: &str) -> LinkChange {
-    let external_id = Some(id.to_owned());
-    LinkChange::Update(Box::new(move |link: &Link| {
-        let mut content = CheckedContent::existing(link);
-        content.change_others(|others| others.external_id.clone_from(&external_id));
-        Ok(content)
-    }))
-}
 
 fn deletion() -> LinkChange {
     LinkChange::Delete(Box::new(|_| Ok(())))

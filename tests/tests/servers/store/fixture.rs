@@ -4,7 +4,9 @@ use edgelink_model::links::checked::{CheckedContent, CheckedTarget};
 use edgelink_model::links::model::{Link, LinkContent};
 use edgelink_model::tenancy::AccountName;
 use edgelink_settings::config::StoreConfig;
-use edgelink_store::{Actor, ChangeFn, CreateError, NewLink, Store, StoreError, connect};
+use edgelink_store::{
+    Actor, ChangeFn, CreateError, LinkChange, NewLink, Store, StoreError, connect,
+};
 use edgelink_tests::servers::MariaDb;
 use edgelink_tests::stack::root;
 use edgelink_wire::LinkKey;
@@ -183,6 +185,26 @@ pub(crate) fn checked(content: &LinkContent) -> CheckedContent {
 /// A target that was checked.
 pub(crate) fn checked_target(text: &str) -> CheckedTarget {
     CheckedTarget::check(text, &OPEN).expect("a target")
+}
+
+/// A change of the title.
+pub(crate) fn titled(title: &str) -> LinkChange {
+    let title = Some(title.to_owned());
+    LinkChange::Update(Box::new(move |link: &Link| {
+        let mut content = CheckedContent::existing(link);
+        content.change_others(|others| others.title.clone_from(&title));
+        Ok(content)
+    }))
+}
+
+/// A change of the external id.
+pub(crate) fn identified(id: &str) -> LinkChange {
+    let external_id = Some(id.to_owned());
+    LinkChange::Update(Box::new(move |link: &Link| {
+        let mut content = CheckedContent::existing(link);
+        content.change_others(|others| others.external_id.clone_from(&external_id));
+        Ok(content)
+    }))
 }
 
 /// Restores or moves any link as it is.

@@ -1,7 +1,6 @@
 //! Changes of single links that share a transaction.
 
-use crate::store::fixture::{Database, create, delete, exists, key, link};
-use edgelink_model::links::checked::CheckedContent;
+use crate::store::fixture::{Database, create, delete, exists, identified, key, link, titled};
 use edgelink_model::links::model::Link;
 use edgelink_store::{Actor, ChangeError, ChangeOutcome, LinkChange, SingleChange, Store};
 use edgelink_tests::stack::until;
@@ -21,15 +20,6 @@ on_every_database!(
     turn_when_the_commit_is_sent_ends,
 );
 
-fn titled(title: &str) -> LinkChange {
-    let title = Some(title.to_owned());
-    LinkChange::Update(Box::new(move |link: &Link| {
-        let mut content = CheckedContent::existing(link);
-        content.change_others(|others| others.title.clone_from(&title));
-        Ok(content)
-    }))
-}
-
 /// A change of a link that has this revision.
 fn titled_at(rev: u64, title: &str) -> LinkChange {
     let LinkChange::Update(change) = titled(title) else {
@@ -41,15 +31,6 @@ fn titled_at(rev: u64, title: &str) -> LinkChange {
         } else {
             Err(ChangeError::Changed)
         }
-    }))
-}
-
-fn identified(id: &str) -> LinkChange {
-    let external_id = Some(id.to_owned());
-    LinkChange::Update(Box::new(move |link: &Link| {
-        let mut content = CheckedContent::existing(link);
-        content.change_others(|others| others.external_id.clone_from(&external_id));
-        Ok(content)
     }))
 }
 
