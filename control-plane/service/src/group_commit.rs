@@ -177,8 +177,7 @@ impl LaneWork for Vec<NewLink> {
             Err(error) if jobs.len() == 1 || (error.is_transient() && !error.is_contended()) => {
                 refuse(jobs, error);
             }
-            // The database refuses one of them permanently, or others keep changing its rows: each is committed alone, so that the others
-            // succeed.
+            // The database refuses one of them for good, or its rows keep being changed: each is committed alone, so that the others succeed.
             Err(_) => {
                 for job in jobs {
                     let created = traces::within(job.trace, store.create_links(job.work)).await;
