@@ -218,9 +218,8 @@ impl Caches {
     /// records since `since`: the latest one that is covered.
     pub(crate) fn covered_at(&self, since: Moment, read_until: Option<Moment>) -> Moment {
         let covered = since.after(self.lifetimes.fresh_millis);
-        read_until
-            .filter(|until| *until >= covered)
-            .unwrap_or(since)
+        let read = read_until.filter(|until| *until >= covered);
+        read.unwrap_or(since)
     }
 
     /// A link has changed, and its new record is not known: it is looked up again.
