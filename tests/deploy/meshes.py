@@ -34,6 +34,8 @@ EXAMPLE = {
     "EDGELINK_REDIS": "direct",
     "EDGELINK_REDIS_SERVERS": "redis.edgelink.svc.cluster.local:6379",
 }
+# How the native module names them.
+CONTROL_PLANES = "edgelink-control-planes.edgelink.svc.cluster.local:8081"
 # What visitors get in any case: of a probe of other services, which is asked for first as the filter would say 503 before it is ready,
 # a link, a code that was never issued, and a path that is none.
 ANSWERS = {"/health/ready": 404, "/sale": 302, "/0000000": 404, "/a/b/c": 404}
@@ -173,7 +175,8 @@ def filter_of_istio(resources):
 
 def envoy_gateway(resources):
     added = {"Listener": [], "Cluster": []}
-    for patch in resources["EnvoyPatchPolicy", "edgelink"]["jsonPatches"]:
+    # Without clusters of its own, as the native module is, there is nothing to patch.
+    for patch in resources.get(("EnvoyPatchPolicy", "edgelink"), {"jsonPatches": []})["jsonPatches"]:
         added[patch["type"].rpartition(".")[2]].append(patch["operation"]["value"])
     policy, proxy = (resources[kind, "edgelink"] for kind in ("EnvoyExtensionPolicy", "EnvoyProxy"))
     if "dynamicModule" in policy:
@@ -258,16 +261,20 @@ def becomes_ready(edge, path):
 def counted(admin, wanted):
     """Metrics have their labels; workers hand over at each tick."""
     end = time.monotonic() + 10
-    while wanted not in envoys.get(admin, "/stats/prometheus", filter="edgelink").splitlines():
+    while wanted not in metrics(admin):
         if time.monotonic() > end:
             yield f"there is no {wanted} in the metrics"
             return
         time.sleep(0.1)
 
 
+def metrics(admin):
+    return envoys.get(admin, "/stats/prometheus", filter="edgelink").splitlines()
+
+
 def here(text, port):
     """The bootstrap with a control plane of this machine, no Redis, and the bridge that was built."""
-    text = text.replace(EXAMPLE["EDGELINK_REDIS_SERVERS"], "127.0.0.1:1")
+    text = text.replace(EXAMPLE["EDGELINK_REDIS_SERVERS"], "127.0.0.1:1").replace(CONTROL_PLANES, f"127.0.0.1:{port}")
     text = text.replace("/usr/lib/edgelink/edgelink_resp_bridge.wasm", str(envoys.BRIDGE)).replace(EXAMPLE["EDGELINK_EDGE_TOKEN"], envoys.TOKEN)
     for host, at in (
         ("edgelink-control-planes.edgelink.svc.cluster.local", 8081),

@@ -6,6 +6,7 @@ import os
 import ssl
 import subprocess
 import tempfile
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,8 +16,11 @@ import pods
 from envoys import EDGELINK
 
 USAGES = {"server auth": "serverAuth", "client auth": "clientAuth"}
-# Envoy's clusters behind which there is TLS. The native module connects to Redis itself; the one here takes TLS alone.
-CLUSTERS = {"wasm": ("control_plane", "pages", "redis"), "native": ("control_plane", "pages")}
+# Envoy's clusters behind which there is TLS. The native module connects to control planes and Redis itself, and those here take TLS
+# alone.
+CLUSTERS = {"wasm": ("control_plane", "pages", "redis"), "native": ("pages",)}
+# More than can be visited until Redis is asked.
+SPARE_LINKS = 100
 CONNECTED = 'edgelink_redis_connected{edgelink_connection="lookup"} 1'
 KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 
@@ -53,22 +57,36 @@ def follows_links(resources, redis_authority, edge):
         ports = {each: envoys.free_port() for each in ("main", "edge", "public", "redis", "visitors", "metrics")}
         redis(folder, redis_authority, ports["redis"], running)
         key = control_plane(resources, folder, ports, running)
-        body = json.dumps({"longUrl": "https://example.com/a", "customSlug": "sale"}).encode()
         headers = {"X-Api-Key": key, "content-type": "application/json"}
-        envoys.status(f"http://127.0.0.1:{ports['main']}/api/v1/links", "POST", body, headers)
+        for slug in ["sale", *map(spare, range(SPARE_LINKS))]:
+            body = json.dumps({"longUrl": "https://example.com/a", "customSlug": slug}).encode()
+            envoys.status(f"http://127.0.0.1:{ports['main']}/api/v1/links", "POST", body, headers)
         command = [envoys.find(), *pods.arguments(resources, folder, here(ports))]
         admin = running.enter_context(envoys.envoy(command, folder, os.environ))
-        # Redis is asked once the feed says that it counts, and for links that the feed has not brought.
         yield from meshes.becomes_ready(ports["visitors"], "/health/ready")
         for path, status in {"/s/sale": 302, "/s/sale+": 200, "/s/0000000": 404, "/sale": 404}.items():
             if (got := meshes.visit(ports["visitors"], path)) != status:
                 yield f"{path} is {got}, not {status}"
+        asks_redis(ports["visitors"], lambda: handshakes(admin, "redis") if edge == "wasm" else CONNECTED in meshes.metrics(admin))
         for cluster in CLUSTERS[edge]:
             if not handshakes(admin, cluster):
                 yield f"there was no handshake of TLS with {cluster}"
         if edge == "native":
             yield from meshes.counted(admin, CONNECTED)
         yield from refuses_strangers(resources, ports["edge"])
+
+
+def spare(index):
+    return f"spare-{index}"
+
+
+def asks_redis(port, is_seen):
+    """Visits links that no cache has until Redis was asked for one: it is once the feed says that it counts."""
+    for index in range(SPARE_LINKS):
+        if is_seen():
+            return
+        meshes.visit(port, f"/s/{spare(index)}")
+        time.sleep(0.1)
 
 
 def redis(folder, authority, port, running):
@@ -104,6 +122,8 @@ def here(ports):
     listeners = {('"::"', 8080): "visitors", ('"::"', 9902): "metrics"}
     moved = {f'address: "{host}", port_value: {port} ': f'address: "127.0.0.1", port_value: {ports[name]} ' for (host, port), name in hosts.items()}
     moved |= {f"address: {host}, port_value: {port}": f"address: {host}, port_value: {ports[name]}" for (host, port), name in listeners.items()}
+    # A server that is named by its address has to have a certificate for it, unless another name is expected.
+    moved['\\"https://edgelink-control-planes:8083\\"]'] = f'\\"https://127.0.0.1:{ports["edge"]}\\"], \\"serverName\\": \\"edgelink-control-planes\\"'
     moved["redis:6379"] = f"127.0.0.1:{ports['redis']}"
     return moved | {"{ address: 127.0.0.1, port_value: 9901 }": "{ address: 127.0.0.1, port_value: 0 }"}
 

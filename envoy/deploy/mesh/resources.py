@@ -54,7 +54,8 @@ class Edge:
 
     def clusters(self):
         """What the filter asks, by name."""
-        own = [each for each in self.bootstrap["static_resources"]["clusters"] if each["name"] == "control_plane"]
+        # Without pages or metrics the bootstrap of the native module has none.
+        own = [each for each in self.bootstrap["static_resources"]["clusters"] or [] if each["name"] == "control_plane"]
         return own + (self.redis["static_resources"]["clusters"] if self.redis else [])
 
     def listeners(self):
