@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the module for one nginx, and prints where it is: `nginx/module/build.sh [PROFILE]` (release; `clippy` has
-# it checked instead). An nginx loads what was built for
+# Builds the module for one nginx, and prints where it is: `nginx/module/build.sh [PROFILE]` (release; `dev` is for tests, which can
+# ask it for panics; `clippy` has it checked instead). An nginx loads what was built for
 # its version and its ./configure only. Which one:
 #   nothing given           Debian's, by the headers of its package nginx-dev
 #   NGINX_BUILD_DIR=FOLDER  the one whose ./configure has written FOLDER (`objs` in its sources)
@@ -68,10 +68,12 @@ fi
 
 export NGINX_BUILD_DIR=$objs NGINX_SOURCE_DIR=$build CARGO_TARGET_DIR=$folder
 if [[ $profile == clippy ]]; then
-  cargo clippy --locked --manifest-path "$here/Cargo.toml" -- -D warnings
+  cargo clippy --locked --all-features --manifest-path "$here/Cargo.toml" -- -D warnings
   exit
 fi
-cargo build --locked --profile "$profile" --manifest-path "$here/Cargo.toml" >&2
+features=()
+[[ $profile != dev ]] || features=(--features testing)
+cargo build --locked --profile "$profile" "${features[@]}" --manifest-path "$here/Cargo.toml" >&2
 [[ $profile != dev ]] || profile=debug
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$here/Cargo.toml")
 # glibc does not load a file again that has the name of a loaded one: a reload takes another version by another name.

@@ -20,20 +20,10 @@ const CONTINUE: u32 = 0;
 
 const FLUSH: u64 = Wake::Flush as u64;
 
-#[inline(always)]
-fn caught<R>(name: &str, act: impl FnOnce() -> R) -> Result<R, Panicked> {
-    panics::catch(|| {
-        #[cfg(test)]
-        panics::asked::panic_in(name);
-        let _ = name;
-        act()
-    })
-}
-
 /// The module was loaded.
 #[unsafe(no_mangle)]
 extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
-    let _counted = caught("program_init", main_thread::begin_program);
+    let _counted = panics::catch("program_init", main_thread::begin_program);
     VERSION.as_ptr()
 }
 
@@ -53,7 +43,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
             )
         }
     };
-    let begun = caught("config_new", || {
+    let begun = panics::catch("config_new", || {
         // SAFETY: both are valid until the hook returns.
         let (name, json) = unsafe { (name.bytes(), json.bytes()) };
         let envoy = Configuration(envoy, PhantomData);
@@ -70,7 +60,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
 extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *const c_void) {
     // SAFETY: it was created by the hook above, and Envoy destroys it once.
     let config: Box<Config> = unsafe { Box::from_raw(config.cast_mut().cast()) };
-    let _counted = caught("config_destroy", || main_thread::end(&config));
+    let _counted = panics::catch("config_destroy", || main_thread::end(&config));
 }
 
 /// The configuration of a route begins. Null refuses it.
@@ -79,7 +69,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
     _name: Buffer,
     json: Buffer,
 ) -> *const c_void {
-    let begun = caught("per_route_config_new", || {
+    let begun = panics::catch("per_route_config_new", || {
         // SAFETY: the text is valid until the hook returns.
         main_thread::begin_route(unsafe { json.bytes() })
     });
@@ -99,7 +89,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(route
     routes::end(route.addr());
     // SAFETY: it was created by the hook above, and Envoy destroys it once.
     let route: Box<RouteConfig> = unsafe { Box::from_raw(route.cast_mut().cast()) };
-    let _counted = caught("per_route_config_destroy", || {
+    let _counted = panics::catch("per_route_config_destroy", || {
         main_thread::end_route(&route);
     });
 }
@@ -113,7 +103,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
 ) {
     // SAFETY: Envoy calls this only while the configuration exists.
     let config: &Config = unsafe { &*config.cast() };
-    let _counted = caught("config_scheduled", || {
+    let _counted = panics::catch("config_scheduled", || {
         main_thread::scheduled(Configuration(envoy, PhantomData), config);
     });
 }
@@ -127,7 +117,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_new(
     // SAFETY: a configuration outlives its requests.
     let config: &Config = unsafe { &*config.cast() };
     let new = || Rc::new(Stream::new(config.process, config.root));
-    let stream = caught("new", new);
+    let stream = panics::catch("new", new);
     // A request survives a panic here: the edge is not involved before the next hook.
     let stream = stream.unwrap_or_else(|_| new());
     Rc::into_raw(stream).cast()
@@ -190,7 +180,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     // SAFETY: the request has not ended.
     let stream = unsafe { borrow(stream) };
     let filter = Filter(filter, PhantomData);
-    let flow = caught("request_headers", || {
+    let flow = panics::catch("request_headers", || {
         if !routes::were_there() {
             return stream.on_headers(&filter, None);
         }
@@ -212,7 +202,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
     // SAFETY: the request has not ended.
     let stream = unsafe { borrow(stream) };
     let filter = Filter(filter, PhantomData);
-    let flow = caught("request_body", || stream.on_body(&filter, is_all));
+    let flow = panics::catch("request_body", || stream.on_body(&filter, is_all));
     flow_of_rest(flow.unwrap_or_else(|_| stream.on_panic(&filter)))
 }
 
@@ -225,7 +215,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
     // SAFETY: the request has not ended.
     let stream = unsafe { borrow(stream) };
     let filter = Filter(filter, PhantomData);
-    let flow = caught("request_trailers", || stream.on_trailers(&filter));
+    let flow = panics::catch("request_trailers", || stream.on_trailers(&filter));
     flow_of_rest(flow.unwrap_or_else(|_| stream.on_panic(&filter)))
 }
 
@@ -243,7 +233,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
         FLUSH => Wake::Flush,
         _ => Wake::Event,
     };
-    let woken = caught("scheduled", || stream.on_woken(&filter, to));
+    let woken = panics::catch("scheduled", || stream.on_woken(&filter, to));
     if woken.is_err() {
         let _: Flow = stream.on_panic(&filter);
     }
@@ -262,7 +252,7 @@ extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
 extern "C" fn envoy_dynamic_module_on_http_filter_destroy(stream: *const c_void) {
     // SAFETY: it was created by the hook for new requests, and Envoy destroys it once.
     let stream = unsafe { Rc::<Stream<Scheduler>>::from_raw(stream.cast()) };
-    let _counted = caught("destroy", || stream.on_end());
+    let _counted = panics::catch("destroy", || stream.on_end());
 }
 
 /// Hooks that Envoy requires and that continue.

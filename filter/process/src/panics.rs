@@ -17,56 +17,62 @@ pub fn take() -> u64 {
     PANICS.swap(0, Ordering::Relaxed)
 }
 
-/// Runs `act`; a panic is logged and counted.
+/// Runs `act`, which `name` is a name of; a panic is logged and counted.
 ///
 /// # Errors
 /// If it panicked.
 #[inline(always)]
-pub fn catch<R>(act: impl FnOnce() -> R) -> Result<R, Panicked> {
-    catch_unwind(AssertUnwindSafe(act)).map_err(|panic| note(&*panic))
+pub fn catch<R>(name: &'static str, act: impl FnOnce() -> R) -> Result<R, Panicked> {
+    let act = || {
+        #[cfg(feature = "testing")]
+        asked::panic_in(name);
+        act()
+    };
+    catch_unwind(AssertUnwindSafe(act)).map_err(|panic| note(name, &*panic))
 }
 
 #[cold]
-fn note(panic: &(dyn Any + Send)) -> Panicked {
+fn note(name: &str, panic: &(dyn Any + Send)) -> Panicked {
     PANICS.fetch_add(1, Ordering::Relaxed);
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let text = text.unwrap_or("no message");
-    log::error!("edgelink: a panic was caught: {text}");
+    log::error!("edgelink: a panic was caught in {name}: {text}");
     Panicked
 }
 
-/// Panics in hooks, requested by tests.
+/// Panics that tests ask for, in what is run by [`catch`].
 #[cfg(feature = "testing")]
 pub mod asked {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// Set once a hook was armed: until then none takes the lock.
+    /// Set once a name was armed: until then none takes the lock.
     static IS_USED: AtomicBool = AtomicBool::new(false);
 
-    /// The hook, and a flag to panic on every call.
-    static HOOK: Mutex<(String, bool)> = Mutex::new((String::new(), false));
+    /// The name, and a flag to panic on every call.
+    static ARMED: Mutex<(String, bool)> = Mutex::new((String::new(), false));
 
-    fn hook() -> std::sync::MutexGuard<'static, (String, bool)> {
+    fn armed() -> std::sync::MutexGuard<'static, (String, bool)> {
         IS_USED.store(true, Ordering::Relaxed);
-        HOOK.lock()
+        ARMED
+            .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Makes the hook with this name panic on its next call.
+    /// Makes what has this name panic on its next call.
     pub fn arm(name: &[u8]) {
         if !name.is_empty() {
-            *hook() = (String::from_utf8_lossy(name).into_owned(), false);
+            *armed() = (String::from_utf8_lossy(name).into_owned(), false);
         }
     }
 
-    /// Makes the hook panic on every call, until another one is armed.
+    /// Makes it panic on every call, until another name is armed.
     pub fn arm_always(name: &str) {
-        *hook() = (name.to_owned(), true);
+        *armed() = (name.to_owned(), true);
     }
 
-    /// Panics if it is the hook that was armed.
+    /// Panics if it is the name that was armed.
     ///
     /// # Panics
     /// Then.
@@ -75,12 +81,12 @@ pub mod asked {
         if !IS_USED.load(Ordering::Relaxed) {
             return;
         }
-        let mut hook = hook();
-        if hook.0 == name {
-            if !hook.1 {
-                hook.0.clear();
+        let mut armed = armed();
+        if armed.0 == name {
+            if !armed.1 {
+                armed.0.clear();
             }
-            drop(hook);
+            drop(armed);
             panic!("asked for");
         }
     }

@@ -175,7 +175,7 @@ impl<W: Waker> Process<W> {
                 settings: Arc::clone(&settings),
                 metrics: OfTurns::new(metrics),
             });
-            let begun = panics::catch(|| {
+            let begun = panics::catch("begin_root", || {
                 let worker = state.worker.get_or_insert_with(|| {
                     state.begun += 1;
                     Worker::new(self, &settings)
@@ -222,7 +222,7 @@ impl<W: Waker> Process<W> {
         let mut turn = self.state.turn();
         let (ProcessState { worker, roots, .. }, notes) = turn.parts();
         let ended = worker.as_mut().map(|worker| {
-            panics::catch(|| {
+            panics::catch("end_root", || {
                 worker.edge.end_hits(&mut of_threads(notes));
                 worker.end_root(root);
             })
@@ -302,12 +302,7 @@ impl<W: Waker> Process<W> {
         let Some(worker) = &mut state.worker else {
             return Ok(None);
         };
-        let act = || {
-            #[cfg(feature = "testing")]
-            panics::asked::panic_in("edge");
-            act(worker, notes)
-        };
-        match panics::catch(act) {
+        match panics::catch("edge", || act(worker, notes)) {
             Ok(done) => {
                 if worker.wants_thread() {
                     worker.host.on_thread_woken();
@@ -344,8 +339,6 @@ impl<W: Waker> Process<W> {
                 Some(route) => state.views.get(&(route.id(), root))?.id,
             };
             let decide = || {
-                #[cfg(feature = "testing")]
-                panics::asked::panic_in("edge");
                 let begin = || Box::new(edge.hit_notes(system::random_name()));
                 let notes = notes.get_or_insert_with(begin);
                 let write = |answer: &Answer<'_>| reply.write(answer);
@@ -355,7 +348,7 @@ impl<W: Waker> Process<W> {
                     Hit::Undecided(admitted) => Err(Arrival::Admitted(admitted)),
                 }
             };
-            Some(panics::catch(decide))
+            Some(panics::catch("edge", decide))
         });
         match hit.flatten() {
             Some(Ok(decided)) => Ok(decided),
@@ -474,7 +467,7 @@ impl<W: Waker> ProcessState<W> {
         self.begun += 1;
         // A second panic, over the configurations themselves, leaves no edge: requests pass then, until the next configuration
         // begins.
-        let begun = panics::catch(|| {
+        let begun = panics::catch("begin_again", || {
             let mut worker = Worker::new(process, &first.settings);
             for root in &self.roots {
                 worker.begin_root(root.id, Arc::clone(&root.settings));

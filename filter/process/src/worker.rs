@@ -480,7 +480,7 @@ impl<W: Waker> Worker<W> {
             ..
         } = self;
         // The edge may panic again while it ends. Its share of the gauges is subtracted.
-        let ended = panics::catch(|| {
+        let ended = panics::catch("end_edge", || {
             edge.end_hits(threads);
             edge.on_end(&mut host);
             drop(edge);

@@ -1,5 +1,7 @@
 //! What only the module of nginx has: its directives, reloads, the memory of its zone, and requests that leave in each way.
 
+mod panics;
+
 use edgelink_tests::scenario::{Answer, DOMAIN, Reply, Request, link};
 use edgelink_tests::stack::{
     Behaviour, Connection, Deployment, EDGE_TOKEN, Envoy, EnvoyOptions, Filter, Http2Answer,

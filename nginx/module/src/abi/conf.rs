@@ -193,7 +193,7 @@ unsafe extern "C" fn set_edgelink(
         }
         let main: *mut MainConfig = main_of(cf, index());
         let file = String::from_utf8_lossy(name.as_bytes()).into_owned();
-        let place = panics::catch(|| (*main).place_of(file));
+        let place = panics::catch("settings", || (*main).place_of(file));
         match place {
             Ok(Ok(place)) => (*location).root = FIRST_ROOT + place,
             Ok(Err(wrong)) => return refuse(cf, &wrong),
@@ -291,7 +291,7 @@ unsafe extern "C" fn set_trace_parents(
 unsafe extern "C" fn free_main(main: *mut c_void) {
     // SAFETY: it is the box that the hook below has put there, and a pool cleans up once.
     let main: Box<MainConfig> = unsafe { Box::from_raw(main.cast()) };
-    let _counted = panics::catch(|| drop(main));
+    let _counted = panics::catch("forget_settings", || drop(main));
 }
 
 unsafe extern "C" fn create_main(cf: *mut ngx_conf_t) -> *mut c_void {
@@ -395,8 +395,9 @@ unsafe extern "C" fn begin_process(cycle: *mut ngx_cycle_t) -> ngx_int_t {
         if wake::begin(cycle) != OK {
             return ERROR;
         }
-        let begun =
-            wake::without_signals(|| panics::catch(|| worker::begin(&main.roots, main.zone)));
+        let begun = wake::without_signals(|| {
+            panics::catch("begin_process", || worker::begin(&main.roots, main.zone))
+        });
         // After a panic, requests pass.
         let _is_first = main.running.set(begun.unwrap_or_default());
         OK
@@ -409,7 +410,7 @@ unsafe extern "C" fn end_process(cycle: *mut ngx_cycle_t) {
     unsafe {
         if configured(cycle).is_some_and(|main| main.running.get().is_some()) {
             let is_at_once = ngx_terminate != 0;
-            let _counted = panics::catch(|| worker::end(is_at_once));
+            let _counted = panics::catch("end_process", || worker::end(is_at_once));
             wake::end();
         }
     }

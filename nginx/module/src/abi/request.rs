@@ -247,7 +247,7 @@ unsafe extern "C" fn on_end(context: *mut c_void) {
     let context: *mut Context = context.cast();
     // SAFETY: the pool cleans up once, before its memory is freed.
     unsafe {
-        let _counted = panics::catch(|| (*context).leave());
+        let _counted = panics::catch("leave", || (*context).leave());
         ptr::drop_in_place(context);
     }
 }
@@ -286,14 +286,8 @@ impl NginxRequest {
     }
 
     fn headers(&self) -> HeaderList<'_> {
-        // SAFETY: the request lives while a hook for it runs, and its headers do not change. `ssl` is set for connections with TLS.
-        unsafe {
-            HeaderList {
-                first: &(*self.request).headers_in.headers.part,
-                is_secure: !(*(*self.request).connection).ssl.is_null(),
-                has_trace_parents: believes_trace_parents(self.request),
-            }
-        }
+        // SAFETY: the request lives while a hook for it runs.
+        unsafe { headers_of(self.request) }
     }
 
     /// The host that the request is for: of the request line, if that has one, or else of the header.
@@ -499,6 +493,22 @@ impl Clients for NginxRequest {
     }
 }
 
+/// The headers of a request.
+///
+/// # Safety
+/// It must be one that lives.
+#[inline(always)]
+unsafe fn headers_of<'h>(r: *mut ngx_http_request_t) -> HeaderList<'h> {
+    // SAFETY: guaranteed by the caller, and its headers do not change. `ssl` is set for connections with TLS.
+    unsafe {
+        HeaderList {
+            first: &(*r).headers_in.headers.part,
+            is_secure: !(*(*r).connection).ssl.is_null(),
+            has_trace_parents: believes_trace_parents(r),
+        }
+    }
+}
+
 /// The headers of a request, in the list of nginx.
 #[derive(Clone, Copy)]
 struct HeaderList<'h> {
@@ -581,7 +591,9 @@ pub(super) unsafe extern "C" fn decide(r: *mut ngx_http_request_t) -> ngx_int_t 
         let Some((root, running)) = running_of(r) else {
             return DECLINED;
         };
-        let decided = panics::catch(|| match Context::of(r) {
+        #[cfg(feature = "testing")]
+        panics::asked::arm(headers_of(r).get("x-edgelink-panic"));
+        let decided = panics::catch("decide", || match Context::of(r) {
             Some(context) => go_on(r, context, root).unwrap_or_else(|| begin(r, root, running)),
             None => begin(r, root, running),
         });
@@ -624,7 +636,7 @@ unsafe fn go_on(r: *mut ngx_http_request_t, context: &Context, root: usize) -> O
 unsafe fn begin(r: *mut ngx_http_request_t, root: usize, running: &Running) -> ngx_int_t {
     let visitor = NginxRequest::new(r, root, 0);
     let stream = Stream::new(running.process, running.root);
-    let flow = panics::catch(|| stream.on_headers(&visitor, None));
+    let flow = panics::catch("headers", || stream.on_headers(&visitor, None));
     let flow = flow.unwrap_or_else(|_| stream.on_panic(&visitor));
     // SAFETY: guaranteed by the caller. The edge is released.
     unsafe {
@@ -722,7 +734,7 @@ unsafe extern "C" fn on_form(r: *mut ngx_http_request_t) {
             context.state.set(ContextState::Waiting);
             let visitor = NginxRequest::of(context);
             let flow = with_stream(context, |stream| {
-                let flow = panics::catch(|| stream.on_body(&visitor, true));
+                let flow = panics::catch("form", || stream.on_body(&visitor, true));
                 flow.unwrap_or_else(|_| stream.on_panic(&visitor))
             });
             let passes = flow == Some(Flow::Continue);
@@ -751,7 +763,7 @@ pub(super) fn wake(number: u64, to: Wake) {
     // SAFETY: a context leaves the table before it ends.
     let context = unsafe { context.as_ref() };
     go_on_with(context, |stream, visitor| {
-        let woken = panics::catch(|| stream.on_woken(visitor, to));
+        let woken = panics::catch("wake", || stream.on_woken(visitor, to));
         if woken.is_err() {
             stream.on_panic(visitor);
         }
@@ -846,7 +858,7 @@ pub(super) unsafe extern "C" fn answer_metrics(r: *mut ngx_http_request_t) -> ng
         let Some(zone) = zone_of(r) else {
             return 404;
         };
-        let Ok(text) = panics::catch(|| zone.metrics().text(processes::is_alive)) else {
+        let Ok(text) = panics::catch("metrics", || zone.metrics().text(processes::is_alive)) else {
             return SERVER_ERROR;
         };
         let Some(page) = ngx_str_t::from_bytes((*r).pool, text.as_bytes()) else {

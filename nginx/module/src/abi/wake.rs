@@ -175,7 +175,7 @@ unsafe extern "C" fn on_rung(event: *mut ngx_event_t) {
         request::wake(number, Wake::Event);
     }
     if HAS_METRICS.swap(false, Ordering::AcqRel) {
-        let _counted = panics::catch(worker::take_metrics);
+        let _counted = panics::catch("take_metrics", worker::take_metrics);
     }
 }
 
