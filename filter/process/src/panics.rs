@@ -17,7 +17,7 @@ pub fn take() -> u64 {
     PANICS.swap(0, Ordering::Relaxed)
 }
 
-/// Runs `act`, which `name` is a name of; a panic is logged and counted.
+/// Runs `act`; a panic is logged, as one in `name`, and counted.
 ///
 /// # Errors
 /// If it panicked.

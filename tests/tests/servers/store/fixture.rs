@@ -190,19 +190,19 @@ pub(crate) fn checked_target(text: &str) -> CheckedTarget {
 /// A change of the title.
 pub(crate) fn titled(title: &str) -> LinkChange {
     let title = Some(title.to_owned());
-    LinkChange::Update(Box::new(move |link: &Link| {
-        let mut content = CheckedContent::existing(link);
-        content.change_others(|others| others.title.clone_from(&title));
-        Ok(content)
-    }))
+    changed(move |others| others.title.clone_from(&title))
 }
 
 /// A change of the external id.
 pub(crate) fn identified(id: &str) -> LinkChange {
     let external_id = Some(id.to_owned());
+    changed(move |others| others.external_id.clone_from(&external_id))
+}
+
+fn changed(change: impl Fn(&mut LinkContent) + Send + Sync + 'static) -> LinkChange {
     LinkChange::Update(Box::new(move |link: &Link| {
         let mut content = CheckedContent::existing(link);
-        content.change_others(|others| others.external_id.clone_from(&external_id));
+        content.change_others(&change);
         Ok(content)
     }))
 }
