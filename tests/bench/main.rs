@@ -39,7 +39,7 @@ async fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let mut report = Report::default();
+    let mut report = Report::start();
     for command in options.command.parts() {
         let section = run(*command, &options).await;
         println!("\n{section}");

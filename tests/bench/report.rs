@@ -121,16 +121,27 @@ impl fmt::Display for Section {
 }
 
 /// All that was measured.
-#[derive(Debug, Default)]
-pub(crate) struct Report(Vec<Section>);
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// Of the sources before the report itself is written among them.
+    headline: String,
+    sections: Vec<Section>,
+}
 
 impl Report {
+    pub(crate) fn start() -> Self {
+        Self {
+            headline: machine::headline(),
+            sections: Vec::new(),
+        }
+    }
+
     pub(crate) fn add(&mut self, section: Section) {
-        self.0.push(section);
+        self.sections.push(section);
     }
 
     pub(crate) fn failures(&self) -> impl Iterator<Item = &String> {
-        self.0.iter().flat_map(|section| &section.failures)
+        self.sections.iter().flat_map(|section| &section.failures)
     }
 
     /// Writes `tests/bench/RESULTS.md`, but not after a short run.
@@ -138,8 +149,8 @@ impl Report {
         if options.size == Size::Short {
             return;
         }
-        let sections: Vec<String> = self.0.iter().map(ToString::to_string).collect();
-        let text = format!("{}\n{}", machine::headline(), sections.join("\n"));
+        let sections: Vec<String> = self.sections.iter().map(ToString::to_string).collect();
+        let text = format!("{}\n{}", self.headline, sections.join("\n"));
         let path = root().join("tests/bench/RESULTS.md");
         std::fs::write(&path, text).expect("a file");
         println!("written: {}", path.display());
