@@ -13,6 +13,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct Figures {
     /// Microseconds of processor time per request.
     pub(crate) costs: Vec<f64>,
+    /// Costs as multiples of the reference's, as it was measured right before and after.
+    relative: Vec<f64>,
     /// Requests per second.
     pub(crate) rates: Vec<f64>,
     /// The share of its processor that the target used.
@@ -30,7 +32,8 @@ pub(crate) struct Plan {
     pub(crate) time: Duration,
 }
 
-/// Measures all targets at saturation, in turn.
+/// Measures all targets at saturation, in turn. The first one is the reference, which is measured between any two others: the
+/// speed of a machine with other guests changes within a round.
 pub(crate) async fn measure(targets: &[Target], plan: Plan) -> Vec<Figures> {
     for target in targets {
         pin(&target.processes, "0");
@@ -42,12 +45,21 @@ pub(crate) async fn measure(targets: &[Target], plan: Plan) -> Vec<Figures> {
     }
     let mut answers = vec![0; targets.len()];
     let mut figures = vec![Figures::default(); targets.len()];
+    let (reference, others) = targets.split_first().expect("a reference");
     for round in 0..plan.rounds {
-        for ((target, figures), answers) in targets.iter().zip(&mut figures).zip(&mut answers) {
-            *answers += target.round(plan.time, figures);
-            let cost = figures.costs.last().copied().unwrap_or_default();
-            eprintln!("round {round}: {:<34} {cost:7.2} us", target.name);
+        let mut before = reference.round(plan.time, &mut answers[0], &mut figures[0]);
+        for (index, target) in (1..).zip(others) {
+            let own = target.round(plan.time, &mut answers[index], &mut figures[index]);
+            let after = reference.round(plan.time, &mut answers[0], &mut figures[0]);
+            let relative = own / f64::midpoint(before, after);
+            figures[index].relative.push(relative);
+            eprintln!(
+                "round {round}: {:<34} {own:7.2} us, {relative:.2}",
+                target.name
+            );
+            before = after;
         }
+        figures[0].relative.push(1.0);
     }
     for ((target, figures), (before, answers)) in targets
         .iter()
@@ -83,15 +95,17 @@ pub(crate) fn pace(targets: &[Target], figures: &mut [Figures], plan: Plan) {
 }
 
 impl Target {
-    /// Runs one round, and returns the number of answers.
-    fn round(&self, time: Duration, figures: &mut Figures) -> u64 {
+    /// Runs one round, and returns the cost of a request.
+    fn round(&self, time: Duration, answers: &mut u64, figures: &mut Figures) -> f64 {
         let (before, start) = (cpu_time(&self.processes), Instant::now());
         let load = saturate(self, time);
         let used = (cpu_time(&self.processes) - before).as_secs_f64();
-        figures.costs.push(used * 1e6 / load.answers as f64);
+        let cost = used * 1e6 / load.answers as f64;
+        figures.costs.push(cost);
         figures.rates.push(load.rate);
         figures.busy.push(used / start.elapsed().as_secs_f64());
-        load.answers
+        *answers += load.answers;
+        cost
     }
 
     /// The filter's counts of answers, once all workers have reported theirs; `None` without a filter.
@@ -126,23 +140,18 @@ impl Figures {
         median(&self.costs)
     }
 
-    /// The lowest and the highest cost.
-    pub(crate) fn spread(&self) -> (f64, f64) {
-        (
-            least(&self.costs),
-            self.costs.iter().copied().fold(0.0, f64::max),
-        )
-    }
-
-    /// The median of the ratios to `reference` in the same round.
-    pub(crate) fn ratio(&self, reference: &Self) -> f64 {
-        let pairs = self.costs.iter().zip(&reference.costs);
+    /// The median of the ratios to `other` in the same round, each by way of the reference.
+    pub(crate) fn ratio(&self, other: &Self) -> f64 {
+        let pairs = self.relative.iter().zip(&other.relative);
         median(&pairs.map(|(own, other)| own / other).collect::<Vec<_>>())
     }
 
-    /// The ratio of the best rounds, which had the least other load.
-    pub(crate) fn best_ratio(&self, reference: &Self) -> f64 {
-        least(&self.costs) / least(&reference.costs)
+    /// The lowest and the highest ratio to the reference.
+    pub(crate) fn spread(&self) -> (f64, f64) {
+        (
+            least(&self.relative),
+            self.relative.iter().copied().fold(0.0, f64::max),
+        )
     }
 
     /// A latency in the round with the least other load, in milliseconds.
