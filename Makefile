@@ -113,9 +113,16 @@ check: ## Check formatting, and lints and unit tests of the crates that have cha
 	@tests/check.sh $(or $(BASE),HEAD)
 
 .PHONY: sanitize
-sanitize: ## Call the hooks of the native module under AddressSanitizer
+sanitize: ## Call the hooks of the native module, and what it has in common with nginx's, under AddressSanitizer
 	LSAN_OPTIONS=suppressions=$(abspath filter/native/leaks.txt) RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$(abspath $(or $(CARGO_TARGET_DIR),target))/sanitize \
-	  cargo test -p edgelink-native --target $(PORTABLE_TARGET)
+	  cargo test -p edgelink-native -p edgelink-process --lib --target $(PORTABLE_TARGET)
+
+.PHONY: valgrind
+valgrind: setup wasm ## Run the tests of nginx's module with nginx under memcheck
+	@tests/install.sh valgrind
+	nginx/module/build.sh dev
+	cargo build $(NATIVE) --lib --bin edgelink
+	tests/valgrind.sh $(NATIVE)
 
 .PHONY: test-native
 test-native: setup wasm native ## Run the end-to-end tests with the native module in place of the Wasm module (TESTS)

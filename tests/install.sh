@@ -2,7 +2,8 @@
 # Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB, Redis and nginx (`install.sh full`), with
 # ClickHouse and Prometheus too (`install.sh full clickhouse prometheus`), to test it as well (`install.sh test`), on MySQL
 # too (`install.sh mysql`) and a Galera cluster (`install.sh galera`), or with the commands of the runbook (`install.sh restore`), to compare it with others (`install.sh bench`), to check the API against its document
-# (`install.sh contract`), to build the native module for any system (`install.sh native`) or the module of nginx (`install.sh nginx-module`), to check its sources (`install.sh lint`) or to build the book (`install.sh book`): the wasm target, Envoy, cargo-deny, chdb and what tests take
+# (`install.sh contract`), to build the native module for any system (`install.sh native`) or the module of nginx (`install.sh nginx-module`), to run that
+# under valgrind (`install.sh valgrind`), to check its sources (`install.sh lint`) or to build the book (`install.sh book`): the wasm target, Envoy, cargo-deny, chdb and what tests take
 # from npm everywhere, packages on Debian. Elsewhere it says what is missing. What is there already is left alone.
 set -euo pipefail
 
@@ -220,6 +221,10 @@ mysql)
   need debootstrap debootstrap
   ;;
 bench) need_for_comparing ;;
+valgrind)
+  need_for_testing
+  need valgrind valgrind
+  ;;
 nginx-module) need_for_nginx_module ;;
 lint | contract | native) need_venv ;;
 esac

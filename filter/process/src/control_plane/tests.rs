@@ -249,7 +249,8 @@ async fn body_when_longer_than_allowed_is_empty() {
 
 #[tokio::test]
 async fn body_when_longer_than_the_windows_arrives() {
-    let body: &'static str = Box::leak("x".repeat(3 << 20).into_boxed_str());
+    static LONG: [u8; 3 << 20] = [b'x'; 3 << 20];
+    let body = str::from_utf8(&LONG).unwrap();
     let peer = Peer::start(Behaviour::Answer(200, body)).await;
     let (client, _lines) = client(&[&peer], "");
     let mut request = lookup();
