@@ -5,6 +5,7 @@ pub mod allocations;
 pub mod clock;
 pub mod counts;
 pub mod deadline;
+pub mod domain_name;
 pub mod drawn;
 pub mod latest;
 pub mod links;
@@ -13,6 +14,7 @@ pub mod memory;
 pub mod reference;
 pub mod runtime;
 pub mod tenancy;
+pub mod text;
 pub mod timestamp;
 pub mod token_bucket;
 

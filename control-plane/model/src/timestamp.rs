@@ -1,5 +1,7 @@
 //! Times in the API: RFC 3339.
 
+pub mod lenient;
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use time::format_description::BorrowedFormatItem;

@@ -11,6 +11,7 @@ use super::tenant_links::TenantLinks;
 use super::values;
 use crate::problem::{Kind, Problem};
 use edgelink_feed::{Changed, Domains, Feed};
+use edgelink_model::domain_name;
 use edgelink_model::links::checked::CheckedTarget;
 use edgelink_model::timestamp::Time;
 use edgelink_settings::config::Config;
@@ -307,7 +308,7 @@ impl DomainService {
     pub async fn find(&self, caller: &Caller, name: &str) -> Result<SeenDomain, Problem> {
         caller.require(Right::ReadLinks)?;
         let not_found = || Problem::new(Kind::DomainNotFound);
-        let domain = Domain::parse(name).map_err(|_| not_found())?;
+        let domain = domain_name::parse(name).map_err(|_| not_found())?;
         let table = self.domains.read(&self.store).await?;
         if sees(caller, &table, &domain) {
             Ok(SeenDomain::of(&table, domain))
@@ -482,8 +483,10 @@ impl DomainService {
 
 /// The name of a new domain. A host without a name in the DNS cannot be verified.
 fn new_name(value: &Value) -> Result<Domain, Reason> {
-    let refusal = Reason::Borrowed("must be a DNS name of two labels or more, without port");
-    let domain = Domain::parse(values::text(value)?).map_err(|_| refusal.clone())?;
+    let refusal = Reason::Borrowed(
+        "must be a DNS name of two labels or more, in Unicode or Punycode, without port",
+    );
+    let domain = domain_name::parse(values::text(value)?).map_err(|_| refusal.clone())?;
     let name = domain.as_str();
     let last = name.rsplit_once('.').map(|(_, last)| last);
     // Otherwise it may be an address.

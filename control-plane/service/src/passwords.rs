@@ -4,6 +4,7 @@ use crate::problem::{Kind, Problem};
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version};
 use edgelink_model::deadline;
+use edgelink_model::text::composed;
 use edgelink_settings::admission::{Admission, Bounds, Claim, Permit};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -44,10 +45,10 @@ impl fmt::Debug for NewPassword {
 }
 
 impl NewPassword {
-    /// A password that is not hashed yet.
+    /// A password that is not hashed yet, in Unicode's form NFC (RFC 8265, section 4.2): it may be given on another keyboard.
     pub(crate) fn new(text: &str) -> Self {
         Self(Arc::new(Inner {
-            text: text.to_owned(),
+            text: composed(text).into_owned(),
             hash: OnceLock::new(),
         }))
     }
@@ -103,7 +104,8 @@ impl Passwords {
         Ok(())
     }
 
-    /// Checks a password against a hash when it is the giver's turn. Hashes are compared in constant time.
+    /// Checks a password against a hash when it is the giver's turn: in form NFC, and as it was given, as older hashes are.
+    /// Hashes are compared in constant time.
     ///
     /// # Errors
     /// A problem if too many wait.
@@ -116,8 +118,13 @@ impl Passwords {
         let until = deadline::or_sooner(Instant::now() + PATIENCE);
         let turn = self.checking.take(giver, until).await?;
         let is_right = move || {
-            let hash = PasswordHash::new(&hash);
-            hash.is_ok_and(|hash| Argon2::default().verify_password(&password, &hash).is_ok())
+            let Ok(hash) = PasswordHash::new(&hash) else {
+                return false;
+            };
+            let is = |password: &[u8]| Argon2::default().verify_password(password, &hash).is_ok();
+            let other = str::from_utf8(&password).map(composed);
+            let other = other.ok().filter(|other| other.as_bytes() != password);
+            other.is_some_and(|other| is(other.as_bytes())) || is(&password)
         };
         run(turn, is_right).await
     }
@@ -177,6 +184,26 @@ mod tests {
             assert!(!checked.unwrap(), "{no_hash}");
         }
         assert_eq!(format!("{one:?}"), "NewPassword(..)");
+    }
+
+    #[tokio::test]
+    async fn password_when_typed_on_another_keyboard_matches() {
+        let passwords = Passwords::new();
+        let composed = NewPassword::new("Café");
+        let decomposed = NewPassword::new("Cafe\u{301}");
+        for new in [&composed, &decomposed] {
+            passwords.hash(new, Claim::default()).await.unwrap();
+        }
+        let older = hash("Cafe\u{301}".as_bytes()).unwrap();
+        let is = async |hash: &str, password: &str| {
+            let checked = passwords.check(hash.to_owned(), password.into(), Claim::default());
+            checked.await.unwrap()
+        };
+        for hash in [composed.hash(), decomposed.hash()] {
+            assert!(is(hash, "Café").await && is(hash, "Cafe\u{301}").await);
+        }
+        assert!(is(&older, "Cafe\u{301}").await, "as it was given");
+        assert!(!is(&older, "Cafe").await);
     }
 
     #[tokio::test]

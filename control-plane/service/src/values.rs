@@ -4,8 +4,10 @@ use super::caller::Caller;
 use super::fields::{Fields, Reason};
 use super::passwords::NewPassword;
 use super::tenant_links::TenantLinks;
+use edgelink_model::domain_name;
 use edgelink_model::links::checked::CheckedTarget;
 use edgelink_model::tenancy::{AccountName, Role};
+use edgelink_model::text::tidy;
 use edgelink_model::timestamp;
 use edgelink_settings::domains::NoDomain;
 use edgelink_wire::password::MAX_PASSWORD_LENGTH;
@@ -58,7 +60,7 @@ pub(crate) fn alias(value: &Value, links: &TenantLinks<'_>) -> Result<Code, Reas
 
 /// A domain that the tenant knows.
 pub fn domain(value: &Value, links: &TenantLinks<'_>) -> Result<Domain, Reason> {
-    let domain = Domain::parse(text(value)?).map_err(reason)?;
+    let domain = domain_name::parse(text(value)?).map_err(reason)?;
     if links.knows(&domain) {
         Ok(domain)
     } else {
@@ -68,7 +70,7 @@ pub fn domain(value: &Value, links: &TenantLinks<'_>) -> Result<Domain, Reason> 
 
 /// The name of a domain, known or not.
 pub(crate) fn domain_name(value: &Value) -> Result<Domain, Reason> {
-    Domain::parse(text(value)?).map_err(reason)
+    domain_name::parse(text(value)?).map_err(reason)
 }
 
 /// The domain of a new link, or of one that moves: the requested one, or else `otherwise`. It is refused where the tenant, or the
@@ -195,14 +197,18 @@ pub(crate) fn notes(value: &Value) -> Result<String, Reason> {
     }
 }
 
-/// One tag.
+/// One tag. Tags that are typed alike are equal.
 pub fn tag(value: &Value) -> Result<String, Reason> {
-    let tag = text(value)?;
-    if is_line(tag, MAX_TAG_LENGTH) {
-        Ok(tag.to_owned())
-    } else {
-        Err("must be 1 to 64 characters without control characters".into())
-    }
+    tag_of(text(value)?)
+        .ok_or_else(|| "must be 1 to 64 characters without control characters".into())
+}
+
+/// The tag that a text stands for.
+fn tag_of(text: &str) -> Option<String> {
+    // Checked before normalizing, whose cost grows with the length. No character is composed of more than a few.
+    let is_short = text.len() <= 64 * MAX_TAG_LENGTH;
+    let tag = is_short.then(|| tidy(text));
+    tag.filter(|tag| is_line(tag, MAX_TAG_LENGTH))
 }
 
 /// The tags, sorted and without duplicates.
@@ -213,13 +219,12 @@ pub fn tags(value: &Value) -> Result<Vec<String>, Reason> {
         return Err("must be at most 32 tags".into());
     }
     let texts: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
-    let mut tags = texts.ok_or_else(refusal)?;
-    if !tags.iter().all(|tag| is_line(tag, MAX_TAG_LENGTH)) {
-        return Err("must hold tags of 1 to 64 characters without control characters".into());
-    }
+    let tags = texts.ok_or_else(refusal)?.into_iter().map(tag_of);
+    let refusal = "must hold tags of 1 to 64 characters without control characters";
+    let mut tags = tags.collect::<Option<Vec<String>>>().ok_or(refusal)?;
     tags.sort_unstable();
     tags.dedup();
-    Ok(tags.into_iter().map(str::to_owned).collect())
+    Ok(tags)
 }
 
 pub(crate) fn is_line(text: &str, max_length: usize) -> bool {

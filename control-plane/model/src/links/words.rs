@@ -3,6 +3,7 @@
 //! Words are in lower case. A search finds a link if each of its words begins the code, the host of the target, or a
 //! word of title or tags.
 
+use crate::domain_name;
 use crate::links::model::LinkContent;
 use std::collections::BTreeSet;
 
@@ -140,15 +141,21 @@ impl SearchWord {
         if let Some(host) = rest.strip_prefix("www.").filter(|host| !host.is_empty()) {
             rest = host;
         }
-        let (host, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (typed, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let range = if path.is_empty() {
             TextRange::beginning
         } else {
             TextRange::only
         };
+        // Targets have hosts in Punycode.
+        let host = domain_name::ascii(typed).unwrap_or(typed.into());
         (!rest.is_empty()).then(|| Self {
-            text: rest.to_owned(),
-            hosts: [range(host), range(&format!("www.{host}"))],
+            text: if path.is_empty() {
+                rest.to_owned()
+            } else {
+                format!("{host}{path}")
+            },
+            hosts: [range(&host), range(&format!("www.{host}"))],
             words: TextRange::beginning(cut(rest)),
         })
     }
@@ -269,6 +276,8 @@ mod tests {
         assert!(bare.contains("example.com") && www.contains("www.example.com"));
         assert!(!bare.contains("example.community"));
         assert_eq!(word("www.").text(), "www.");
+        let [bare, _] = word("www.bücher.example").hosts().clone();
+        assert!(bare.contains("xn--bcher-kva.example"));
     }
 
     #[test]

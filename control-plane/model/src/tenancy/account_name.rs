@@ -1,7 +1,7 @@
 //! Names of accounts.
 
+use crate::text::{composed, tidy};
 use edgelink_wire::settings::{Problems, SettingValue, Value, ValueKind};
-use icu_normalizer::ComposingNormalizerBorrowed;
 use std::fmt;
 
 /// The longest name, in characters.
@@ -29,10 +29,9 @@ impl AccountName {
         if text.len() > 64 * MAX_LENGTH || text.chars().any(char::is_control) {
             return Err(AccountNameError);
         }
-        let normalized = ComposingNormalizerBorrowed::new_nfc().normalize(text.trim());
-        let name = normalized.trim();
+        let name = tidy(text);
         match name.chars().count() {
-            1..=MAX_LENGTH => Ok(Self(name.to_owned())),
+            1..=MAX_LENGTH => Ok(Self(name)),
             _ => Err(AccountNameError),
         }
     }
@@ -56,10 +55,11 @@ impl AccountName {
         let suffix = format!(" ({id})");
         let room = MAX_LENGTH.saturating_sub(suffix.len());
         let printable = |text: &str| text.chars().filter(|c| !c.is_control()).collect::<String>();
-        let normalized = ComposingNormalizerBorrowed::new_nfc()
-            .normalize(stored)
-            .into_owned();
-        let kept: String = printable(&normalized).trim().chars().take(room).collect();
+        let kept: String = printable(&composed(stored))
+            .trim()
+            .chars()
+            .take(room)
+            .collect();
         let kept = match kept.trim() {
             "" => kind,
             kept => kept,

@@ -1,0 +1,75 @@
+//! Names of domains as people write them: in Unicode, which is Punycode inside (UTS #46).
+
+use edgelink_wire::Domain;
+use edgelink_wire::domain::DomainError;
+use std::borrow::Cow;
+
+/// Parses a host with an optional port, in Unicode or Punycode.
+///
+/// # Errors
+/// The [`DomainError`] that says which rule is broken.
+pub fn parse(text: &str) -> Result<Domain, DomainError> {
+    if text.is_ascii() {
+        return Domain::parse(text);
+    }
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) => (host, Some(port)),
+        None => (text, None),
+    };
+    let host = ascii(host).ok_or(DomainError::Host)?;
+    let port = port.map_or(String::new(), |port| format!(":{port}"));
+    Domain::parse(&format!("{host}{port}"))
+}
+
+/// A host name in Punycode; `None` if it is not one.
+#[must_use]
+pub fn ascii(host: &str) -> Option<Cow<'_, str>> {
+    if host.is_ascii() {
+        return Some(host.into());
+    }
+    idna::domain_to_ascii(host).ok().map(Cow::Owned)
+}
+
+/// A host name as people write it: in Unicode, unless it is not valid so.
+#[must_use]
+pub fn shown(host: &str) -> String {
+    let (shown, result) = idna::domain_to_unicode(host);
+    if result.is_ok() {
+        shown
+    } else {
+        host.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_when_in_unicode_is_punycode_inside() {
+        for (text, name) in [
+            ("bücher.example", "xn--bcher-kva.example"),
+            ("BÜCHER.example", "xn--bcher-kva.example"),
+            ("bu\u{308}cher.example:8080", "xn--bcher-kva.example:8080"),
+            ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+            ("\u{1f98a}\u{1f4bb}.ws", "xn--3s8h30f.ws"),
+            ("go.example", "go.example"),
+        ] {
+            assert_eq!(parse(text).unwrap().as_str(), name, "{text}");
+        }
+        assert_eq!(shown("xn--bcher-kva.example"), "bücher.example");
+        assert_eq!(shown("xn--\u{e9}"), "xn--\u{e9}");
+    }
+
+    #[test]
+    fn name_when_malformed_is_refused() {
+        for text in [
+            "bü cher.example",
+            "bücher.example/x",
+            "bücher.example:http",
+            "ü".repeat(300).as_str(),
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}
