@@ -99,7 +99,9 @@ pub async fn main() -> ExitCode {
             match failure {
                 CliError::Config(_) => ExitCode::from(2),
                 CliError::Unwell(report) if report.verdict == Verdict::Error => ExitCode::from(2),
-                CliError::Transfer(CommandError::Incomplete { .. }) => ExitCode::from(3),
+                CliError::Transfer(
+                    CommandError::Incomplete { .. } | CommandError::NotWhole { .. },
+                ) => ExitCode::from(3),
                 _ => ExitCode::FAILURE,
             }
         }

@@ -3,12 +3,11 @@
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use edgelink_transfer::{
-    ApiClient, ExportOptions, Format, ImportMemory, ImportOptions, ImportSummary, Mapping, Peer,
-    TransferError, export, fetch, import,
+    ApiClient, ColumnMapError, Encoding, ExportOptions, Format, ImportMemory, ImportOptions,
+    ImportSummary, Mapping, Peer, TransferError, export, fetch, import, survey,
 };
-use std::collections::HashMap;
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 /// Address and key of the API.
@@ -37,14 +36,20 @@ struct Api {
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArguments {
-    /// The links, in the format that --from names.
+    /// The links.
     file: PathBuf,
     #[command(flatten)]
     api: Api,
-    /// Where the links come from. edgelink: on every line a JSON object (the fields of POST /links, or a line of an export) or a
-    /// URL. The others: see control-plane/book/docs/start/import.md.
-    #[arg(long, value_name = "FORMAT", default_value = "edgelink", value_parser = formats())]
-    from: Format,
+    /// Where the links come from; by default it is recognised. edgelink: on every line a JSON object (the fields of POST /links,
+    /// or a line of an export) or a URL. The others: see control-plane/book/docs/start/import.md.
+    #[arg(long, value_name = "FORMAT", value_parser = formats())]
+    from: Option<Format>,
+    /// The encoding of FILE by its label, as utf-8, utf-16le, windows-1252; by default it is recognised.
+    #[arg(long, value_name = "LABEL", value_parser = encoding)]
+    encoding: Option<&'static Encoding>,
+    /// The field of a link that a column has, as short_id=customSlug, or - to leave it out. May be repeated.
+    #[arg(long, value_name = "COLUMN=FIELD")]
+    column: Vec<String>,
     /// The address of the other system (shlink-api, kutt, bitly), whose links are fetched into FILE first.
     #[arg(long, value_name = "URL", requires = "source_key_file")]
     source_url: Option<String>,
@@ -57,6 +62,10 @@ pub(super) struct ImportArguments {
     /// Only say what would be imported.
     #[arg(long)]
     dry_run: bool,
+    /// Import although something of the links is not kept, or some are refused; otherwise that is asked on a terminal, and
+    /// nothing is imported elsewhere.
+    #[arg(long, short)]
+    yes: bool,
     /// Where items that are not imported, or not as they were, are reported. Default: <FILE>.report
     #[arg(long, value_name = "FILE", alias = "errors")]
     report: Option<PathBuf>,
@@ -80,6 +89,11 @@ pub(super) struct ImportArguments {
 fn formats() -> impl TypedValueParser<Value = Format> {
     let words = PossibleValuesParser::new(Format::ALL.map(Format::word));
     words.map(|word| Format::of_word(&word).unwrap_or_default())
+}
+
+fn encoding(label: &str) -> Result<&'static Encoding, String> {
+    let encoding = Encoding::for_label(label.as_bytes());
+    encoding.ok_or_else(|| "is not the label of an encoding".to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -107,8 +121,12 @@ pub(super) enum CommandError {
     KeyFile { path: PathBuf, source: io::Error },
     #[error("{0}\nRun the same command again to go on from where it stopped.")]
     Transfer(#[from] TransferError),
+    #[error("--column {0}")]
+    Column(#[from] ColumnMapError),
     #[error("{failed} were not imported: see {}", report.display())]
     Incomplete { failed: u64, report: PathBuf },
+    #[error("nothing was imported: see above and {}; --yes imports the rest", report.display())]
+    NotWhole { report: PathBuf },
 }
 
 impl ImportArguments {
@@ -119,7 +137,7 @@ impl ImportArguments {
             println!("{links} links fetched into {}", self.file.display());
         }
         let options = ImportOptions {
-            mapping: self.mapping(),
+            mapping: self.mapping()?,
             report: self.report.unwrap_or_else(|| beside(&self.file, ".report")),
             checkpoint: self
                 .checkpoint
@@ -129,6 +147,16 @@ impl ImportArguments {
             memory: ImportMemory::default(),
             is_dry_run: self.dry_run,
         };
+        // An import that goes on was agreed to when it began.
+        if !options.is_dry_run && !options.checkpoint.exists() {
+            let is_whole = try_out(&client, &options).await?;
+            if !is_whole && !self.yes && !confirmed() {
+                let report = options.report;
+                return Err(CommandError::NotWhole { report });
+            }
+        } else {
+            show_survey(&options)?;
+        }
         let summary = import(&client, &options).await?;
         println!("{}", description(&summary, options.is_dry_run));
         if summary.noted > 0 {
@@ -148,32 +176,66 @@ impl ImportArguments {
         let (Some(url), Some(path)) = (&self.source_url, &self.source_key_file) else {
             return Ok(None);
         };
-        if !matches!(self.from, Format::ShlinkApi | Format::Kutt | Format::Bitly) {
-            return Err(CommandError::NoPeer);
-        }
+        let format = self.from.filter(|format| format.has_peers());
         Ok(Some(Peer {
-            format: self.from,
+            format: format.ok_or(CommandError::NoPeer)?,
             url: url.clone(),
             key: key_of(path)?,
             has_rules: self.rules,
         }))
     }
 
-    fn mapping(&self) -> Mapping {
-        let pairs = self
-            .domain
-            .iter()
-            .filter_map(|domain| domain.split_once('='));
-        let pairs = pairs.map(|(old, new)| (old.to_ascii_lowercase(), new.to_owned()));
-        let mut plain = self.domain.iter().filter(|domain| !domain.contains('='));
-        Mapping {
+    fn mapping(&self) -> Result<Mapping, CommandError> {
+        let mut mapping = Mapping {
             format: self.from,
-            domain: plain.next_back().cloned(),
-            domains: pairs.collect::<HashMap<_, _>>(),
+            encoding: self.encoding,
             find_if_exists: self.find_if_exists,
             is_without_history: self.no_history,
+            ..Mapping::default()
+        };
+        for column in &self.column {
+            mapping.columns.add(column)?;
         }
+        for domain in &self.domain {
+            mapping.add_domain(domain);
+        }
+        Ok(mapping)
     }
+}
+
+/// Prints what is in the file, and returns whether all of it is kept as far as columns say.
+fn show_survey(options: &ImportOptions) -> Result<bool, CommandError> {
+    let survey = survey(&options.file, &options.mapping)?;
+    println!("{}: {survey}", options.file.display());
+    let mut is_whole = true;
+    for warning in survey.warnings() {
+        println!("  {warning}");
+        is_whole = false;
+    }
+    Ok(is_whole)
+}
+
+/// Tries the import out, prints its outcome, and returns whether all would be imported and kept.
+async fn try_out(client: &ApiClient, options: &ImportOptions) -> Result<bool, CommandError> {
+    let is_whole = show_survey(options)?;
+    let trial = ImportOptions {
+        is_dry_run: true,
+        ..options.clone()
+    };
+    let summary = import(client, &trial).await?;
+    println!("{}", description(&summary, true));
+    Ok(is_whole && summary.failed() == 0 && summary.noted == 0)
+}
+
+/// Asks on a terminal whether to go on; `false` elsewhere.
+fn confirmed() -> bool {
+    if !io::stdin().is_terminal() {
+        return false;
+    }
+    print!("Import the rest? [y/N] ");
+    let mut answer = String::new();
+    let is_read = io::stdout().flush().is_ok() && io::stdin().read_line(&mut answer).is_ok();
+    is_read && matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
 /// Describes an import in one line.

@@ -215,7 +215,7 @@ async fn dry_run_when_earlier_batch_has_an_open_link_foresees_it() {
 async fn reported(server: &Running, format: Format, text: &str) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path(), 10);
-    options.mapping.format = format;
+    options.mapping.format = Some(format);
     fs::write(&options.file, text).unwrap();
     let (_, report) = run(server, &options).await;
     let written = fs::read_to_string(&options.report).unwrap();

@@ -35,7 +35,7 @@ impl Imported {
 
 fn mapping(format: Format) -> Mapping {
     Mapping {
-        format,
+        format: Some(format),
         domains: [("s.test".to_owned(), "go.example:8080".to_owned())].into(),
         ..Mapping::default()
     }
@@ -129,24 +129,24 @@ async fn shlink_csv_when_of_the_web_client_keeps_its_fields() {
     let summary = &done.summary;
     assert_eq!(
         (summary.records, summary.created, summary.visits),
-        (15, 3, 335)
+        (15, 5, 336)
     );
     assert_eq!(
         (summary.existing, summary.conflicts, summary.refused),
-        (1, 1, 9)
+        (1, 1, 7)
     );
     let reasons: Vec<(u64, &str, &str)> = done.entries();
     let expected = [
         (6, "refused", "customSlug may have only"),
         (7, "refused", "customSlug may have only"),
-        (8, "refused", "createdat is no time: yesterday"),
+        (8, "created", "createdAt is not kept: yesterday"),
         (9, "refused", "domain is not a domain of this shortener"),
         (10, "refused", "customSlug is a reserved word"),
         (11, "conflict", "customSlug is taken on this domain"),
         (14, "refused", "has no long URL"),
         (15, "refused", "has 9 fields, and there are 8 columns"),
         (16, "refused", "longUrl must start with http"),
-        (17, "refused", "visits are no number: many"),
+        (17, "created", "visits is not kept: many"),
     ];
     assert_eq!(reasons.len(), expected.len(), "{reasons:?}");
     for (found, wanted) in reasons.iter().zip(expected) {
@@ -347,7 +347,7 @@ async fn bitly_links_when_read_keep_all_their_keys() {
     let server = Running::start().await;
     let mut mapping = mapping(Format::Bitly);
     let done = run(&server, mapping.clone(), BITLY.as_bytes(), false).await;
-    assert_eq!((done.summary.created, done.summary.refused), (2, 1));
+    assert_eq!((done.summary.created, done.summary.refused), (2, 2));
     assert_eq!(
         done.entries()[0].2,
         "domain is not a domain of this shortener"
@@ -364,7 +364,7 @@ async fn bitly_links_when_read_keep_all_their_keys() {
         .domains
         .insert("bit.ly".to_owned(), "other.example".to_owned());
     let done = run(&server, mapping.clone(), BITLY.as_bytes(), false).await;
-    assert_eq!((done.summary.created, done.summary.existing), (1, 2));
+    assert_eq!((done.summary.created, done.summary.existing), (2, 2));
     let bitlink = link(&server, "3SD8bAQ?domain=other.example").await;
     assert_eq!(
         bitlink,
@@ -381,7 +381,7 @@ async fn bitly_links_when_read_keep_all_their_keys() {
     let csv = "Link,Custom Link,Title,Destination URL,Created,Engagements\n\
         bit.ly/5,https://s.test/five,F,https://example.com/5,2022-10-24,17\n";
     let done = run(&server, mapping, csv.as_bytes(), false).await;
-    assert_eq!((done.summary.created, done.summary.visits), (1, 17));
+    assert_eq!((done.summary.created, done.summary.visits), (2, 17));
     assert_eq!(link(&server, "five").await[1], "2022-10-24T00:00:00.000Z");
 }
 
@@ -624,11 +624,12 @@ async fn import_command_when_links_are_left_out_exits_with_3() {
     let server = Running::start().await;
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("links.csv");
-    fs::write(&file, "slug,url,domain\na,https://example.com/,old.test\n").unwrap();
+    let text = "slug,url,domain,colour\na,https://example.com/,old.test,red\n";
+    fs::write(&file, text).unwrap();
     let run = |more: &[&str]| {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_edgelink"))
             .env_clear()
-            .args(["import", "--from", "csv", "--api", &server.url("")])
+            .args(["import", "--api", &server.url("")])
             .arg(&file)
             .arg("--key-file")
             .arg(server.folder.path().join("admin-key"))
@@ -638,20 +639,39 @@ async fn import_command_when_links_are_left_out_exits_with_3() {
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(text).unwrap())
     };
-    let mapped = "--domain=OLD.test=other.example";
-    let (code, text) = run(&["--dry-run"]);
-    assert_eq!(code, Some(3), "{text}");
-    assert!(text.contains("1 were not imported: see "), "{text}");
-    let (code, text) = run(&["--dry-run", mapped]);
+    let domain = "--domain=OLD.test=other.example";
+    let column = "--column=Colour=tags";
+    let unknown = "colour is not understood, and not kept, of 1 links";
+    for more in [&["--dry-run"][..], &[domain], &[column]] {
+        let (code, text) = run(more);
+        assert_eq!(code, Some(3), "{text}");
+        assert!(
+            text.contains("csv, UTF-8, 1 links, 1 on old.test"),
+            "{text}"
+        );
+        assert_eq!(text.contains(unknown), more != [column], "{text}");
+        let is_dry = more == ["--dry-run"];
+        assert_eq!(text.contains("nothing was imported"), !is_dry, "{text}");
+        assert_eq!(text.contains("1 were not imported: see "), is_dry, "{text}");
+    }
+    let (code, text) = run(&["--dry-run", domain, column]);
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.starts_with("1 records: 1 would be created"), "{text}");
+    assert!(text.contains("1 records: 1 would be created"), "{text}");
     assert!(server.all_links().await.is_empty());
-    let (code, text) = run(&[mapped]);
+    let (code, text) = run(&[domain, "--yes"]);
     assert_eq!(code, Some(0), "{text}");
-    server
-        .get("/links/a?domain=other.example")
-        .await
-        .expect(200);
+    let link = server.get("/links/a?domain=other.example").await;
+    assert_eq!(link.expect(200)["tags"], json!([]));
     let (code, text) = run(&["--source-url", "http://127.0.0.1:1"]);
     assert_eq!(code, Some(2), "{text}");
+    let (code, text) = run(&["--column", "colour=paint"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(
+        text.contains("--column 'paint' is not a field: longUrl, customSlug"),
+        "{text}"
+    );
+    fs::write(&file, "\n").unwrap();
+    let (code, text) = run(&["--from", "csv"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("there is no link in it"), "{text}");
 }

@@ -170,7 +170,7 @@ async fn pages_when_fetched_are_imported_and_not_fetched_again() {
         let options = ImportOptions {
             file,
             mapping: Mapping {
-                format,
+                format: Some(format),
                 domains: [("s.test".to_owned(), "other.example".to_owned())].into(),
                 ..Mapping::default()
             },

@@ -8,7 +8,9 @@
 use super::client::{Destination, ImportMode, ItemResult};
 use super::http::{AttemptError, ClientError, with_retries};
 use super::report::{Entry, Outcome, ReportWriter, source, without_password};
-use super::source::{Item, MAX_PLACES, Mapping, Records, SourceRecord};
+use super::source::{
+    Format, Item, LinkFile, MAX_PLACES, Mapping, Records, SourceProblem, SourceRecord, Survey,
+};
 use super::{TransferError, in_file, read_checkpoint, write_checkpoint};
 use edgelink_model::clock;
 use edgelink_service::passwords::MAX_PER_REQUEST;
@@ -18,7 +20,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -112,6 +114,9 @@ struct ImportCheckpoint {
     head: String,
     head_bytes: u64,
     format: String,
+    /// Its begin, in unix seconds.
+    #[serde(default)]
+    began: u64,
     batch: usize,
     pub offset: u64,
     report_bytes: u64,
@@ -148,12 +153,28 @@ struct ImportBatch {
 /// Progress of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportProgress {
-    /// Bytes of the file that are done.
+    /// Bytes of the text that are done.
     pub offset: u64,
-    /// Size of the file in bytes.
+    /// Length of the text in bytes.
     pub size: u64,
     /// Outcomes of the records.
     pub summary: ImportSummary,
+}
+
+/// Reads a file to its end, and says what is in it, before it is imported.
+///
+/// # Errors
+/// [`TransferError::Source`] if nothing of it is to be imported.
+pub fn survey(file: &Path, mapping: &Mapping) -> Result<Survey, TransferError> {
+    let (_, survey) = LinkFile::survey(file, mapping).map_err(in_source(file))?;
+    Ok(survey)
+}
+
+fn in_source(file: &Path) -> impl FnOnce(SourceProblem) -> TransferError + '_ {
+    |problem| TransferError::Source {
+        path: file.to_owned(),
+        problem,
+    }
 }
 
 /// Imports a file, or the rest of it after an earlier run, with a progress bar.
@@ -179,13 +200,17 @@ pub async fn watch_import(
     options: &ImportOptions,
     mut observe: impl FnMut(&ImportProgress),
 ) -> Result<ImportSummary, TransferError> {
-    let mut state = resume(options)?;
-    let (mut records, size) = open(options, &state)?;
+    let (source, survey) =
+        LinkFile::survey(&options.file, &options.mapping).map_err(in_source(&options.file))?;
+    let size = survey.bytes;
+    let mut state = resume(options, source.format)?;
+    let records = source.records(state.summary.records);
+    let mut records = records.map_err(in_file(&options.file))?;
     let mut report = ReportWriter::open(&options.report, state.report_bytes)?;
     observe(&state.progress(size));
     let mut foreseen = ForeseenCodes::new(options.memory.max_foreseen);
     while let Some(batch) =
-        next_batch(&mut records, state.batch, options).map_err(in_file(&options.file))?
+        next_batch(&mut records, &source, &state, options.memory).map_err(in_file(&options.file))?
     {
         let mut outcomes = Vec::new();
         if !batch.items.is_empty() {
@@ -326,16 +351,16 @@ fn hash(values: &[Option<&Value>]) -> u64 {
     digest.first_chunk().copied().map_or(0, u64::from_be_bytes)
 }
 
-fn resume(options: &ImportOptions) -> Result<ImportCheckpoint, TransferError> {
+fn resume(options: &ImportOptions, format: Format) -> Result<ImportCheckpoint, TransferError> {
     if options.is_dry_run {
-        return ImportCheckpoint::new(options);
+        return ImportCheckpoint::new(options, format);
     }
     let wrong = |reason: &str| TransferError::Checkpoint {
         path: options.checkpoint.clone(),
         reason: reason.to_owned(),
     };
     let Some(state) = read_checkpoint::<ImportCheckpoint>(&options.checkpoint)? else {
-        let state = ImportCheckpoint::new(options)?;
+        let state = ImportCheckpoint::new(options, format)?;
         // Written before the first request, because a run that repeats it needs its key.
         write_checkpoint(&options.checkpoint, &state)?;
         return Ok(state);
@@ -343,21 +368,22 @@ fn resume(options: &ImportOptions) -> Result<ImportCheckpoint, TransferError> {
     if head(&options.file, state.head_bytes)? != (state.head.clone(), state.head_bytes) {
         return Err(wrong("belongs to another file"));
     }
-    if state.format != options.mapping.format.word() {
+    if state.format != format.word() {
         return Err(wrong("belongs to another format"));
     }
     Ok(state)
 }
 
 impl ImportCheckpoint {
-    fn new(options: &ImportOptions) -> Result<Self, TransferError> {
+    fn new(options: &ImportOptions, format: Format) -> Result<Self, TransferError> {
         let (head, head_bytes) = head(&options.file, HEAD_BYTES)?;
         let id = getrandom::u64().unwrap_or_default();
         Ok(Self {
             id: format!("{id:016x}"),
             head,
             head_bytes,
-            format: options.mapping.format.word().to_owned(),
+            format: format.word().to_owned(),
+            began: clock::unix_seconds(),
             batch: options.batch,
             offset: 0,
             report_bytes: 0,
@@ -453,33 +479,22 @@ fn head(path: &Path, limit: u64) -> Result<(String, u64), TransferError> {
     Ok((hex::encode(Sha256::digest(&bytes)), bytes.len() as u64))
 }
 
-fn open(
-    options: &ImportOptions,
-    state: &ImportCheckpoint,
-) -> Result<(Records, u64), TransferError> {
-    let open = || {
-        let size = fs::metadata(&options.file)?.len();
-        let format = options.mapping.format;
-        let read = state.summary.records;
-        let records = Records::open(&options.file, format, state.offset, read)?;
-        Ok((records, size))
-    };
-    open().map_err(in_file(&options.file))
-}
-
-/// Reads the next batch. It depends only on the file and the offset, so that a retry sends the same batch.
+/// Reads the next batch. It depends only on the file, and on when and with which number of records a batch the import began, so
+/// that a retry sends the same batch.
 fn next_batch(
     records: &mut Records,
-    most: usize,
-    options: &ImportOptions,
+    source: &LinkFile<'_>,
+    state: &ImportCheckpoint,
+    memory: ImportMemory,
 ) -> io::Result<Option<ImportBatch>> {
-    let most_bytes = options.memory.batch_bytes.min(MAX_BATCH_BYTES);
+    let most_bytes = memory.batch_bytes.min(MAX_BATCH_BYTES);
     let mut batch = ImportBatch::default();
-    while batch.has_room(most, most_bytes) {
+    while batch.has_room(state.batch, most_bytes) {
         let Some(record) = records.next()? else {
             break;
         };
-        batch.add(record, &options.mapping);
+        let items = source.items(&record, state.began);
+        batch.add(record, items);
     }
     Ok((!batch.records.is_empty()).then_some(batch))
 }
@@ -499,10 +514,9 @@ impl ImportBatch {
         1_536 * self.items.len().max(self.records.len()) + 3 * self.bytes
     }
 
-    fn add(&mut self, record: SourceRecord, mapping: &Mapping) {
+    fn add(&mut self, record: SourceRecord, items: Vec<Result<Item, String>>) {
         let index = self.records.len();
         self.end = record.end;
-        let items = mapping.items(&record);
         // Each place of a link repeats all properties of the link.
         self.bytes += record.size() * items.len().max(1);
         for item in items {

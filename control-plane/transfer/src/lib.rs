@@ -14,13 +14,16 @@ mod source;
 
 pub use client::ApiClient;
 pub use client::{Destination, ImportMode, ItemResult, problem_line};
+pub use encoding_rs::Encoding;
 pub use export::{ExportOptions, export};
 pub use fetch::{Peer, fetch};
 pub use http::AttemptError;
 pub use http::ClientError;
 pub use import::watch_import;
-pub use import::{ImportMemory, ImportOptions, ImportProgress, ImportSummary, import};
-pub use source::{Format, Mapping};
+pub use import::{ImportMemory, ImportOptions, ImportProgress, ImportSummary, import, survey};
+pub use source::{
+    ColumnMap, ColumnMapError, Format, Loss, Mapping, Meaning, SourceProblem, Survey,
+};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -38,6 +41,14 @@ pub enum TransferError {
         path: PathBuf,
         /// The cause.
         source: io::Error,
+    },
+    /// The file of links cannot be imported.
+    #[error("{}: {problem}", path.display())]
+    Source {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        problem: SourceProblem,
     },
     /// The checkpoint does not belong to this transfer.
     #[error("the checkpoint {} {reason}; remove it to start from the beginning", path.display())]

@@ -2,34 +2,47 @@
 
 mod columns;
 mod csv_rows;
+mod format;
 mod json_items;
 mod json_text;
 mod line_item;
 mod lines;
+mod meaning;
 mod record;
 mod sql_rows;
-mod times;
+mod survey;
+mod text;
 
-use csv_rows::CsvRows;
+use columns::RowReading;
+use csv_rows::{CsvRows, CsvStyle};
+use edgelink_model::domain_name;
+use encoding_rs::Encoding;
 use json_items::JsonItems;
 use lines::{LineReader, MAX_LINE_BYTES};
 use record::RecordContent;
 use serde_json::Value;
 use sql_rows::SqlRows;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use text::{DecodedText, encoding_of};
+use time::OffsetDateTime;
 
 pub(super) use columns::MAX_PLACES;
-pub use record::Format;
+pub use format::Format;
+pub use meaning::{ColumnMap, ColumnMapError, Meaning};
 pub(super) use record::{Item, SourceRecord};
+pub use survey::{Loss, SourceProblem, Survey};
 
 /// Mapping of records to items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// The format.
-    pub format: Format,
+    /// The format; `None` if it is to be recognised.
+    pub format: Option<Format>,
+    /// The encoding; `None` if it is to be recognised.
+    pub encoding: Option<&'static Encoding>,
+    /// Meanings of columns beside what the format says of them.
+    pub columns: ColumnMap,
     /// The domain of links without one.
     pub domain: Option<String>,
     /// Replacements of domains.
@@ -41,34 +54,105 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The items of a record: none if it is blank, several if a link has several short URLs.
-    pub(super) fn items(&self, record: &SourceRecord) -> Vec<Result<Item, String>> {
+    /// Adds `OLD=NEW`, the replacement of a domain, or the domain of links without one.
+    pub fn add_domain(&mut self, text: &str) {
+        match text.split_once('=') {
+            Some((old, new)) => {
+                self.domains.insert(canonical(old), new.to_owned());
+            }
+            None => self.domain = Some(text.to_owned()),
+        }
+    }
+}
+
+/// The name of a domain in lower case and Punycode, if it is one.
+fn canonical(domain: &str) -> String {
+    let name = domain_name::parse(domain);
+    name.map_or_else(
+        |_| domain.to_ascii_lowercase(),
+        |name| name.as_str().to_owned(),
+    )
+}
+
+/// A file whose encoding and format are known, and the mapping of its records.
+#[derive(Clone, Debug)]
+pub(super) struct LinkFile<'m> {
+    path: PathBuf,
+    encoding: &'static Encoding,
+    pub(super) format: Format,
+    mapping: &'m Mapping,
+}
+
+impl<'m> LinkFile<'m> {
+    /// The file, in the encoding and the format of the mapping, or else in what is found out about it; `None` if the format is
+    /// not recognised.
+    fn of(path: &Path, mapping: &'m Mapping) -> io::Result<Option<Self>> {
+        let encoding = match mapping.encoding {
+            Some(encoding) => encoding,
+            None => encoding_of(path)?,
+        };
+        let format = match mapping.format {
+            Some(format) => Some(format),
+            None => recognised(path, encoding)?,
+        };
+        Ok(format.map(|format| Self {
+            path: path.to_owned(),
+            encoding,
+            format,
+            mapping,
+        }))
+    }
+
+    /// Reads the records behind the first `read` ones. Reading cannot begin in the middle of most files, but it is much faster
+    /// than sending.
+    pub(super) fn records(&self, read: u64) -> io::Result<Records> {
+        let mut records = Records::open(&self.path, self.encoding, self.format)?;
+        for _ in 0..read {
+            records.next()?;
+        }
+        Ok(records)
+    }
+
+    /// The items of a record of an import that began at `began` (unix seconds): none if it is blank, several if a link has
+    /// several short URLs.
+    pub(super) fn items(&self, record: &SourceRecord, began: u64) -> Vec<Result<Item, String>> {
         let items = match &record.content {
             RecordContent::Line(line) => line_item::parse(line).into_iter().collect(),
-            RecordContent::Row(fields) => columns::items(fields, self.format),
+            RecordContent::Row(fields) => self.rows(began).items(fields),
             RecordContent::Wrong(_, reason) => vec![Err(reason.clone())],
         };
         let complete = |item: Result<Item, String>| item.and_then(|item| self.complete(item));
         items.into_iter().map(complete).collect()
     }
 
+    fn rows(&self, began: u64) -> RowReading<'m> {
+        let began = i64::try_from(began).unwrap_or(i64::MAX);
+        RowReading {
+            rules: self.format.rules(),
+            columns: &self.mapping.columns,
+            is_without_history: self.mapping.is_without_history,
+            now: OffsetDateTime::from_unix_timestamp(began).unwrap_or(OffsetDateTime::UNIX_EPOCH),
+        }
+    }
+
     /// Fills in defaults of the item, and replaces its domain.
     fn complete(&self, mut item: Item) -> Result<Item, String> {
+        let mapping = self.mapping;
         let fields = &mut item.fields;
-        if self.is_without_history {
+        if mapping.is_without_history {
             fields.remove("createdAt");
             fields.remove("importedVisits");
         }
-        if let Some(domain) = &self.domain {
+        if let Some(domain) = &mapping.domain {
             let domain = Value::from(domain.as_str());
             fields.entry("domain").or_insert(domain);
         }
         let domain = fields.get("domain").and_then(Value::as_str);
-        let other = domain.and_then(|domain| self.domains.get(&domain.to_ascii_lowercase()));
+        let other = domain.and_then(|domain| mapping.domains.get(&canonical(domain)));
         if let Some(other) = other.cloned() {
             fields.insert("domain".to_owned(), other.into());
         }
-        if self.find_if_exists {
+        if mapping.find_if_exists {
             fields.entry("findIfExists").or_insert(Value::from(true));
         }
         let size = serde_json::to_vec(&fields).map_or(0, |bytes| bytes.len());
@@ -85,33 +169,29 @@ pub(super) struct Records(FileReader);
 
 #[derive(Debug)]
 enum FileReader {
-    Lines(LineReader<BufReader<File>>),
-    Csv(CsvRows),
-    Sql(SqlRows<BufReader<File>>),
-    Json(JsonItems<BufReader<File>>),
+    Lines(LineReader<DecodedText>),
+    Csv(Box<CsvRows>),
+    Sql(SqlRows<DecodedText>),
+    Json(JsonItems<DecodedText>),
 }
 
 impl Records {
-    /// Opens a file and continues behind `read` records, which end at the offset `end`.
-    pub(super) fn open(path: &Path, format: Format, end: u64, read: u64) -> io::Result<Self> {
-        let mut file = File::open(path)?;
+    fn open(path: &Path, encoding: &'static Encoding, format: Format) -> io::Result<Self> {
+        let rules = format.rules();
+        let text = || DecodedText::open(path, encoding);
         if format == Format::Edgelink {
-            file.seek(SeekFrom::Start(end))?;
-            let lines = LineReader::starting_at(BufReader::new(file), end, read);
-            return Ok(Self(FileReader::Lines(lines)));
+            return Ok(Self(FileReader::Lines(LineReader::new(text()?))));
         }
-        let head = head(&mut file)?;
-        let reader = match Shape::of(format, &head) {
-            Shape::Csv => FileReader::Csv(CsvRows::new(file, &head, format)?),
-            Shape::Sql => FileReader::Sql(SqlRows::new(BufReader::new(file))),
-            Shape::Json => FileReader::Json(JsonItems::new(BufReader::new(file))),
+        let reader = match (Shape::of(&head(path, encoding)?), &rules.table) {
+            (Shape::Json, _) => FileReader::Json(JsonItems::new(text()?)),
+            (Shape::Sql, Some(table)) => FileReader::Sql(SqlRows::new(text()?, table)),
+            (Shape::Sql | Shape::Csv, _) => {
+                let style = CsvStyle::of(text()?)?;
+                let rows = CsvRows::new(text()?, style, rules.nameless())?;
+                FileReader::Csv(Box::new(rows))
+            }
         };
-        let mut records = Self(reader);
-        // Reading cannot begin in the middle of these files, but it is much faster than sending.
-        for _ in 0..read {
-            records.next()?;
-        }
-        Ok(records)
+        Ok(Self(reader))
     }
 
     /// The next record; `None` at the end.
@@ -141,17 +221,13 @@ enum Shape {
 }
 
 impl Shape {
-    /// Detects the syntax of a file by its first bytes; some formats have several.
-    fn of(format: Format, head: &[u8]) -> Self {
-        let head = head.strip_prefix(lines::BYTE_ORDER_MARK).unwrap_or(head);
+    /// Detects the syntax of a text by its beginning.
+    fn of(head: &[u8]) -> Self {
         let text = head.trim_ascii_start();
-        let is_json = matches!(text.first(), Some(b'{' | b'['));
-        match format {
-            Format::Edgelink | Format::ShlinkApi | Format::Kutt => Self::Json,
-            Format::ShlinkCsv | Format::Csv => Self::Csv,
-            Format::Yourls | Format::Bitly if is_json => Self::Json,
-            Format::Yourls if is_sql(text) => Self::Sql,
-            Format::Yourls | Format::Bitly => Self::Csv,
+        match text.first() {
+            Some(b'{' | b'[') => Self::Json,
+            _ if is_sql(text) => Self::Sql,
+            _ => Self::Csv,
         }
     }
 }
@@ -163,19 +239,69 @@ fn is_sql(text: &[u8]) -> bool {
         head.is_some_and(|head| head.eq_ignore_ascii_case(start.as_bytes()))
     };
     let starts = [
-        "--", "/*", "#", "insert ", "create ", "drop ", "set ", "lock ", "use ", "start ",
+        "--", "/*", "#", "insert ", "replace ", "create ", "drop ", "set ", "lock ", "use ",
+        "start ", "begin", "pragma ",
     ];
     starts.iter().any(|start| begins(start))
 }
 
-/// Reads the first bytes of a file, and rewinds it.
-fn head(file: &mut File) -> io::Result<Vec<u8>> {
-    const BYTES: u64 = 65_536;
+/// The first bytes of a text.
+fn head(path: &Path, encoding: &'static Encoding) -> io::Result<Vec<u8>> {
+    const BYTES: u64 = 4_096;
     let mut head = Vec::new();
-    file.take(BYTES).read_to_end(&mut head)?;
-    file.rewind()?;
+    let text = DecodedText::open(path, encoding)?;
+    text.take(BYTES).read_to_end(&mut head)?;
     Ok(head)
 }
 
+/// The format of a file by the names in its first record; `None` if no format has such names.
+fn recognised(path: &Path, encoding: &'static Encoding) -> io::Result<Option<Format>> {
+    let head = head(path, encoding)?;
+    let head = head.trim_ascii_start();
+    if head.starts_with(b"http://") || head.starts_with(b"https://") {
+        return Ok(Some(Format::Edgelink));
+    }
+    let shape = Shape::of(head);
+    for format in Format::ALL {
+        let is_candidate = match shape {
+            Shape::Json => format != Format::ShlinkCsv,
+            Shape::Sql => format.rules().table.is_some(),
+            Shape::Csv => format != Format::Edgelink,
+        };
+        if is_candidate && is_of(path, encoding, format)? {
+            return Ok(Some(format));
+        }
+    }
+    Ok(None)
+}
+
+/// True if the first record of a file, read as of the format, has the names of it.
+fn is_of(path: &Path, encoding: &'static Encoding, format: Format) -> io::Result<bool> {
+    let first = Records::open(path, encoding, format).and_then(|mut records| records.next());
+    let record = match first {
+        Err(error) if is_malformed(&error) => return Ok(false),
+        first => first?,
+    };
+    let fields = match record.map(|record| record.content) {
+        Some(RecordContent::Row(fields)) => fields,
+        Some(RecordContent::Line(line)) => match serde_json::from_slice(&line.bytes) {
+            Ok(Value::Object(fields)) => fields,
+            _ => return Ok(false),
+        },
+        Some(RecordContent::Wrong(..)) | None => return Ok(false),
+    };
+    Ok(format.rules().is_shown_by(&fields))
+}
+
+/// True for the error of a file that can be read, and has another syntax than it seems to have.
+fn is_malformed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
+    )
+}
+
+#[cfg(test)]
+mod samples;
 #[cfg(test)]
 mod tests;

@@ -148,6 +148,7 @@ fn account_routes() -> Router<Console> {
         .route("/console/imports", get(imports::page))
         .route("/console/imports/{id}", get(imports::one))
         .route("/console/imports/{id}/run", post(imports::run))
+        .route("/console/imports/{id}/mapping", post(imports::map))
         .route("/console/imports/{id}/stop", post(imports::stop))
         .route("/console/imports/{id}/delete", post(imports::delete))
         .route("/console/imports/{id}/report", get(imports::report))

@@ -1,14 +1,18 @@
 //! Rows of CSV (RFC 4180), with the delimiter and the columns detected from the first row.
 
-use super::lines::BYTE_ORDER_MARK;
-use super::record::{Format, MAX_COLUMNS, MAX_ROW_BYTES, RecordContent, SourceRecord, column_name};
+use super::record::{MAX_COLUMNS, MAX_ROW_BYTES, RecordContent, SourceRecord, column_name};
+use super::text::DecodedText;
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use serde_json::{Map, Value};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, Read};
 
-/// The columns of YOURLS' table in a file without a header, as exported by phpMyAdmin.
-const YOURLS_COLUMNS: [&str; 6] = ["keyword", "url", "title", "timestamp", "ip", "clicks"];
+/// How rows are written in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CsvStyle {
+    pub(super) delimiter: u8,
+    /// True if quotes are escaped by backslashes, as databases do, and not only doubled.
+    pub(super) has_escapes: bool,
+}
 
 /// Reads rows.
 #[derive(Debug)]
@@ -19,17 +23,17 @@ pub(super) struct CsvRows {
     first: Option<ByteRecord>,
 }
 
-/// A file with a limit of the bytes read for one row. Line ends are normalized to `\n`, so that lines can be counted.
+/// A text with a limit of the bytes read for one row. Line ends are normalized to `\n`, so that lines can be counted.
 #[derive(Debug)]
 struct LimitedReader {
-    file: BufReader<File>,
+    text: DecodedText,
     left: usize,
     last: u8,
 }
 
 impl LimitedReader {
     fn peek(&mut self) -> io::Result<Option<u8>> {
-        Ok(self.file.fill_buf()?.first().copied())
+        Ok(self.text.fill_buf()?.first().copied())
     }
 }
 
@@ -45,7 +49,7 @@ impl Read for LimitedReader {
                 None if self.last == b'\n' => break,
                 None => b'\n',
                 Some(byte) => {
-                    self.file.consume(1);
+                    self.text.consume(1);
                     if byte == b'\r' && self.peek()? == Some(b'\n') {
                         continue;
                     }
@@ -62,17 +66,19 @@ impl Read for LimitedReader {
 }
 
 impl CsvRows {
-    /// Reads a file that begins with `head`.
-    pub(super) fn new(mut file: File, head: &[u8], format: Format) -> io::Result<Self> {
-        if head.starts_with(BYTE_ORDER_MARK) {
-            file.seek(SeekFrom::Start(BYTE_ORDER_MARK.len() as u64))?;
-        }
+    /// Reads a text. Its columns are those of `nameless` if it has about as many, and a row of values comes first.
+    pub(super) fn new(
+        text: DecodedText,
+        style: CsvStyle,
+        nameless: &'static [&'static str],
+    ) -> io::Result<Self> {
         let reader = ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
-            .delimiter(delimiter(head))
+            .delimiter(style.delimiter)
+            .escape(style.has_escapes.then_some(b'\\'))
             .from_reader(LimitedReader {
-                file: BufReader::new(file),
+                text,
                 left: MAX_ROW_BYTES,
                 last: b'\n',
             });
@@ -91,12 +97,11 @@ impl CsvRows {
         }
         let names = first.iter().map(String::from_utf8_lossy);
         let names: Vec<String> = names.map(|name| column_name(name.trim())).collect();
-        let is_nameless = format == Format::Yourls
-            && (5..=6).contains(&names.len())
-            && !names.iter().any(|name| name.eq_ignore_ascii_case("url"));
-        // The older plugin for export: source, target, hits.
+        // The last column may be missing.
+        let is_nameless = names.iter().any(|name| name.contains("://"))
+            && (nameless.len().saturating_sub(1)..=nameless.len()).contains(&names.len());
         if is_nameless {
-            rows.columns = YOURLS_COLUMNS.map(str::to_owned).into();
+            rows.columns = nameless.iter().map(|name| (*name).to_owned()).collect();
             rows.first = Some(first);
         } else {
             rows.columns = names;
@@ -156,25 +161,43 @@ impl CsvRows {
     }
 }
 
-/// The most frequent delimiter in the first line, outside of quotes.
-fn delimiter(head: &[u8]) -> u8 {
-    let mut is_quoted = false;
-    let mut counts = [(b',', 0), (b';', 0), (b'\t', 0)];
-    for byte in head {
-        match byte {
-            b'"' => is_quoted = !is_quoted,
-            b'\n' | b'\r' if !is_quoted => break,
-            _ if !is_quoted => {
-                for (delimiter, count) in &mut counts {
-                    *count += usize::from(byte == delimiter);
+impl CsvStyle {
+    /// Detects the style of a text. The most frequent delimiter in its first line separates fields. A quote behind a backslash,
+    /// and in the middle of a field, is escaped by it.
+    pub(super) fn of(mut text: DecodedText) -> io::Result<Self> {
+        let (mut is_quoted, mut is_first_line) = (false, true);
+        let mut counts = [(b',', 0), (b';', 0), (b'\t', 0)];
+        let mut last = [0, 0];
+        let mut has_escapes = false;
+        loop {
+            let piece = text.fill_buf()?;
+            let read = piece.len();
+            for byte in piece {
+                match byte {
+                    b'"' => is_quoted = !is_quoted,
+                    b'\n' | b'\r' if !is_quoted => is_first_line = false,
+                    _ if !is_quoted && is_first_line => {
+                        for (delimiter, count) in &mut counts {
+                            *count += usize::from(byte == delimiter);
+                        }
+                    }
+                    _ => {}
                 }
+                has_escapes |= last == *b"\\\"" && !b",;\t\"\r\n".contains(byte);
+                last = [last[1], *byte];
             }
-            _ => {}
+            text.consume(read);
+            if read == 0 {
+                break;
+            }
         }
+        // The first one in case of a tie.
+        let most = counts.iter().rev().max_by_key(|(_, count)| *count);
+        Ok(Self {
+            delimiter: most.map_or(b',', |(delimiter, _)| *delimiter),
+            has_escapes,
+        })
     }
-    // The first one in case of a tie.
-    let most = counts.iter().rev().max_by_key(|(_, count)| *count);
-    most.map_or(b',', |(delimiter, _)| *delimiter)
 }
 
 #[cfg(test)]
@@ -182,11 +205,13 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn rows(text: &[u8], format: Format) -> io::Result<Vec<SourceRecord>> {
-        let mut file = tempfile::tempfile().unwrap();
+    const NAMELESS: &[&str] = &["keyword", "url", "title", "timestamp", "ip", "clicks"];
+
+    fn rows(text: &[u8]) -> io::Result<Vec<SourceRecord>> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text).unwrap();
-        file.rewind().unwrap();
-        let mut rows = CsvRows::new(file, text, format)?;
+        let open = || DecodedText::open(file.path(), encoding_rs::UTF_8).unwrap();
+        let mut rows = CsvRows::new(open(), CsvStyle::of(open())?, NAMELESS)?;
         let mut found = Vec::new();
         while let Some(record) = rows.next()? {
             found.push(record);
@@ -195,7 +220,7 @@ mod tests {
     }
 
     fn shown(text: &[u8]) -> Vec<String> {
-        let rows = rows(text, Format::Csv).unwrap();
+        let rows = rows(text).unwrap();
         rows.iter().map(|row| row.shown().to_string()).collect()
     }
 
@@ -210,11 +235,7 @@ mod tests {
                 r#"{"a":"last"}"#
             ]
         );
-        let numbers: Vec<u64> = rows(text, Format::Csv)
-            .unwrap()
-            .iter()
-            .map(|row| row.number)
-            .collect();
+        let numbers: Vec<u64> = rows(text).unwrap().iter().map(|row| row.number).collect();
         assert_eq!(numbers, [2, 5, 6]);
         assert_eq!(
             shown(b"a;\"b,c\";d\n1;2;3"),
@@ -225,8 +246,22 @@ mod tests {
     }
 
     #[test]
+    fn csv_file_when_of_a_database_has_escapes() {
+        let text = b"a,b\n\"Say \\\"hello\\\"\",\\N\n\"C:\\\\\",1\n";
+        assert_eq!(
+            shown(text),
+            [
+                r#"{"a":"Say \"hello\"","b":"\\N"}"#,
+                r#"{"a":"C:\\","b":"1"}"#
+            ]
+        );
+        let without = b"a,b\n\"C:\\\",1\n";
+        assert_eq!(shown(without), [r#"{"a":"C:\\","b":"1"}"#]);
+    }
+
+    #[test]
     fn csv_row_when_unreadable_is_wrong_alone() {
-        let found = rows(b"a,b\n1,2,3\n\xff,x\nok,1\n", Format::Csv).unwrap();
+        let found = rows(b"a,b\n1,2,3\n\xff,x\nok,1\n").unwrap();
         let is_wrong = |record: &SourceRecord| matches!(record.content, RecordContent::Wrong(..));
         let wrong: Vec<bool> = found.iter().map(is_wrong).collect();
         assert_eq!(wrong, [true, true, false]);
@@ -236,14 +271,14 @@ mod tests {
     fn quote_when_never_closed_ends_the_reading() {
         let mut text = b"a,b\n\"x,".to_vec();
         text.resize(3 << 20, b'y');
-        let error = rows(&text, Format::Csv).unwrap_err();
+        let error = rows(&text).unwrap_err();
         assert!(error.to_string().contains("is a quote open?"), "{error}");
     }
 
     #[test]
     fn yourls_table_when_without_column_names_is_read() {
         let text = b"\"abc\",\"https://e/\",\"T\",\"2014-03-08 00:38:44\",\"127.0.0.1\",\"7\"\n";
-        let found = rows(text, Format::Yourls).unwrap();
+        let found = rows(text).unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].shown()["clicks"], "7");
     }

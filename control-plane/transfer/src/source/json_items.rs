@@ -8,8 +8,8 @@ use super::record::{RecordContent, SourceRecord};
 use serde_json::Value;
 use std::io::{self, BufRead};
 
-/// The fields of pages that contain links: of Shlink, Kutt, Bitly and YOURLS.
-const LISTS: [&str; 5] = ["shortUrls", "data", "links", "result", "shortLinks"];
+/// The fields of pages that contain links, of any system.
+const LISTS: [&str; 6] = ["shortUrls", "data", "links", "result", "shortLinks", "urls"];
 
 /// The deepest nesting of lists.
 const MAX_DEPTH: usize = 128;
@@ -249,7 +249,7 @@ mod tests {
             r#"{"links":{"link_9":{"a":1},"count":2,"link_10":{"a":2}},"stats":{}}"#,
             r#"[{"a":1},{"a":2}]"#,
             r#"[[{"a":1}],[],{"data":[{"a":2}]}]"#,
-            "\u{feff}{\"a\":1}\n{\"a\" : 2 }\n",
+            "{\"a\":1}\n{\"a\" : 2 }\n",
         ] {
             assert_eq!(items(text).unwrap(), [r#"{"a":1}"#, r#"{"a":2}"#], "{text}");
         }

@@ -6,8 +6,6 @@ use std::io::{self, BufRead};
 /// The longest name of a field that is examined; a longer one is truncated.
 const MAX_NAME_BYTES: usize = 64;
 
-const BYTE_ORDER_MARK: &[u8; 3] = b"\xef\xbb\xbf";
-
 /// A JSON text being read.
 #[derive(Debug)]
 pub(super) struct JsonText<R> {
@@ -66,15 +64,9 @@ impl<R: BufRead> JsonText<R> {
         loop {
             match self.peek()? {
                 Some(b' ' | b'\t' | b'\n' | b'\r') => self.skip_byte(),
-                Some(byte) if self.is_byte_order_mark(byte) => self.skip_byte(),
                 next => return Ok(next),
             }
         }
-    }
-
-    fn is_byte_order_mark(&self, byte: u8) -> bool {
-        let place = usize::try_from(self.offset).unwrap_or(usize::MAX);
-        BYTE_ORDER_MARK.get(place) == Some(&byte)
     }
 
     /// Reads the comma before the next member of a list or an object, or its `end`; returns whether there is a member.

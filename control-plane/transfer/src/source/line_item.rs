@@ -53,24 +53,22 @@ fn item(mut object: Map<String, Value>) -> Result<Item, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Mapping;
-    use super::super::record::{RecordContent, SourceRecord};
+    use super::super::{Format, LinkFile, Mapping};
     use super::*;
     use serde_json::json;
+    use std::io::Write;
 
     fn item(bytes: &[u8], mapping: &Mapping) -> Option<Result<Value, String>> {
-        let line = RawLine {
-            number: 1,
-            bytes: bytes.to_vec(),
-            is_cut: false,
-            end: 0,
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        let mapping = Mapping {
+            format: Some(Format::Edgelink),
+            encoding: Some(encoding_rs::UTF_8),
+            ..mapping.clone()
         };
-        let record = SourceRecord {
-            number: 1,
-            end: 0,
-            content: RecordContent::Line(line),
-        };
-        let item = mapping.items(&record).pop();
+        let source = LinkFile::of(file.path(), &mapping).unwrap().unwrap();
+        let record = source.records(0).unwrap().next().unwrap().unwrap();
+        let item = source.items(&record, 0).pop();
         item.map(|item| item.map(|item| Value::Object(item.fields)))
     }
 

@@ -1,11 +1,9 @@
-//! Reads the lines of a file with their offsets, in bounded memory.
+//! Lines of a text with their offsets, in bounded memory.
 
 use std::io::{self, BufRead};
 
 /// The longest line in bytes, the API's limit of an item.
 pub(super) const MAX_LINE_BYTES: usize = 65_536;
-
-pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A line without its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +14,7 @@ pub(super) struct RawLine {
     pub(super) bytes: Vec<u8>,
     /// True if the line is longer.
     pub(super) is_cut: bool,
-    /// The offset of its end in the file.
+    /// The offset of its end in the text.
     pub(super) end: u64,
 }
 
@@ -29,18 +27,17 @@ pub(super) struct LineReader<R> {
 }
 
 impl<R: BufRead> LineReader<R> {
-    /// Reads from `offset` on, which is behind line `number`.
-    pub(super) fn starting_at(reader: R, offset: u64, number: u64) -> Self {
+    /// Reads a text from its start.
+    pub(super) fn new(reader: R) -> Self {
         Self {
             reader,
-            number,
-            offset,
+            number: 0,
+            offset: 0,
         }
     }
 
     /// The next line; `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<RawLine>> {
-        let is_first = self.offset == 0;
         let mut line = RawLine {
             number: self.number + 1,
             bytes: Vec::new(),
@@ -56,9 +53,6 @@ impl<R: BufRead> LineReader<R> {
         line.end = self.offset;
         if !line.is_cut && line.bytes.last() == Some(&b'\r') {
             line.bytes.pop();
-        }
-        if is_first && line.bytes.starts_with(BYTE_ORDER_MARK) {
-            line.bytes.drain(..BYTE_ORDER_MARK.len());
         }
         Ok(Some(line))
     }
@@ -84,13 +78,13 @@ mod tests {
     use std::io::BufReader;
 
     fn lines(text: &[u8], buffer: usize) -> Vec<RawLine> {
-        let mut lines = LineReader::starting_at(BufReader::with_capacity(buffer, text), 0, 0);
+        let mut lines = LineReader::new(BufReader::with_capacity(buffer, text));
         std::iter::from_fn(|| lines.next().unwrap()).collect()
     }
 
     #[test]
     fn line_end_when_of_any_kind_is_taken_off() {
-        let text = b"\xef\xbb\xbfa\nb\r\n\r\n\xef\xbb\xbfc\rd\n\ne";
+        let text = b"a\nb\r\n\r\n\xef\xbb\xbfc\rd\n\ne";
         for buffer in [1, 2, 3, 100] {
             let found = lines(text, buffer);
             let bytes: Vec<&[u8]> = found.iter().map(|line| line.bytes.as_slice()).collect();
@@ -99,17 +93,6 @@ mod tests {
             let numbers: Vec<u64> = found.iter().map(|line| line.number).collect();
             assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
             assert_eq!(found.last().unwrap().end, text.len() as u64);
-        }
-    }
-
-    #[test]
-    fn reader_when_started_behind_a_line_reads_the_next() {
-        let text = b"one\r\ntwo\nthree";
-        for line in lines(text, 4) {
-            let rest = &text[line.end as usize..];
-            let mut rest = LineReader::starting_at(rest, line.end, line.number);
-            let next = rest.next().unwrap();
-            assert_eq!(next, lines(text, 4).into_iter().nth(line.number as usize));
         }
     }
 

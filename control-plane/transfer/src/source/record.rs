@@ -3,59 +3,6 @@
 use super::lines::RawLine;
 use serde_json::{Map, Value};
 
-/// The system that links come from, which determines the meaning of the fields in its files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
-    /// Lines of an export, of the fields of `POST /links`, or of URLs.
-    #[default]
-    Edgelink,
-    /// Answers of Shlink's REST API, as JSON.
-    ShlinkApi,
-    /// The CSV of Shlink's web client, of `short-url:list`, or for Shlink's own importer.
-    ShlinkCsv,
-    /// A dump of the table `yourls_url` as SQL or CSV, or answers of the API, as JSON.
-    Yourls,
-    /// Answers of Kutt's API, as JSON.
-    Kutt,
-    /// Answers of Bitly's API, as JSON, or the CSV exported by its site.
-    Bitly,
-    /// CSV with named columns.
-    Csv,
-}
-
-impl Format {
-    /// All formats.
-    pub const ALL: [Self; 7] = [
-        Self::Edgelink,
-        Self::ShlinkApi,
-        Self::ShlinkCsv,
-        Self::Yourls,
-        Self::Kutt,
-        Self::Bitly,
-        Self::Csv,
-    ];
-
-    /// Its word on the command line.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Edgelink => "edgelink",
-            Self::ShlinkApi => "shlink-api",
-            Self::ShlinkCsv => "shlink-csv",
-            Self::Yourls => "yourls",
-            Self::Kutt => "kutt",
-            Self::Bitly => "bitly",
-            Self::Csv => "csv",
-        }
-    }
-
-    /// The format with this word.
-    #[must_use]
-    pub fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.word() == word)
-    }
-}
-
 /// The most bytes of a row, of CSV or of an SQL dump.
 pub(super) const MAX_ROW_BYTES: usize = 1 << 20;
 
@@ -73,7 +20,7 @@ const SHOWN_BYTES: usize = 4_096;
 pub(in super::super) struct SourceRecord {
     /// The line on which it begins, or its index among the items of a file without lines. Counted from 1.
     pub(in super::super) number: u64,
-    /// The offset of its end in the file, or of the end of the chunk it was read with.
+    /// The offset of its end in the text, or of the end of the chunk it was read with.
     pub(in super::super) end: u64,
     pub(super) content: RecordContent,
 }

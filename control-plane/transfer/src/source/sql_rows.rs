@@ -1,4 +1,4 @@
-//! Rows of YOURLS' table of links in an SQL dump, as written by mysqldump and phpMyAdmin.
+//! Rows of a table of links in an SQL dump, as written by mysqldump and phpMyAdmin.
 //!
 //! A dump is read token by token: the content of strings and comments is not SQL, and statements are not buffered.
 
@@ -9,13 +9,22 @@ use std::io::{self, BufRead};
 /// The longest value in bytes.
 const MAX_VALUE_BYTES: usize = 65_536;
 
-/// The columns of the table, if the dump does not name them.
-const COLUMNS: [&str; 6] = ["keyword", "url", "title", "timestamp", "ip", "clicks"];
+/// A table of links in the database of a system.
+#[derive(Debug)]
+pub(super) struct LinkTable {
+    /// Its name, behind a prefix that ends with `_`, if it has one.
+    pub(super) name: &'static str,
+    /// Its columns, if a dump does not name them.
+    pub(super) columns: &'static [&'static str],
+    /// True if backslashes escape letters of texts, as in MySQL and not in SQLite.
+    pub(super) has_escapes: bool,
+}
 
 /// Reads rows.
 #[derive(Debug)]
 pub(super) struct SqlRows<R> {
     tokens: Tokens<R>,
+    table: &'static LinkTable,
     /// The columns of the table by its CREATE TABLE.
     columns: Vec<String>,
     /// The columns of the INSERT whose rows are read; `None` outside of one.
@@ -24,15 +33,21 @@ pub(super) struct SqlRows<R> {
 
 impl<R: BufRead> SqlRows<R> {
     /// Reads a dump from its start.
-    pub(super) fn new(reader: R) -> Self {
+    pub(super) fn new(reader: R, table: &'static LinkTable) -> Self {
         Self {
             tokens: Tokens {
                 reader,
                 line: 1,
                 offset: 0,
                 is_at_end: true,
+                has_escapes: table.has_escapes,
             },
-            columns: COLUMNS.map(str::to_owned).into(),
+            table,
+            columns: table
+                .columns
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect(),
             inserting: None,
         }
     }
@@ -96,7 +111,7 @@ impl<R: BufRead> SqlRows<R> {
             token = self.tokens.next()?;
         }
         let (table, token) = self.table(token)?;
-        if !is_of_links(&table) {
+        if !self.table.is_named(&table) {
             return Ok(false);
         }
         let (columns, token) = match token {
@@ -140,7 +155,7 @@ impl<R: BufRead> SqlRows<R> {
             token = self.tokens.next()?;
         }
         let (table, token) = self.table(token)?;
-        if is_of_links(&table) && token == Some(SqlToken::Symbol(b'(')) {
+        if self.table.is_named(&table) && token == Some(SqlToken::Symbol(b'(')) {
             self.columns = self.names()?;
         }
         Ok(false)
@@ -286,10 +301,12 @@ impl<'c> RowValues<'c> {
     }
 }
 
-/// True if a table has the links of YOURLS, whose prefix is configurable.
-fn is_of_links(table: &str) -> bool {
-    let table = table.to_ascii_lowercase();
-    table == "url" || table.ends_with("_url")
+impl LinkTable {
+    fn is_named(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        let prefix = name.strip_suffix(self.name);
+        prefix.is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('_'))
+    }
 }
 
 fn is_key(word: &str) -> bool {
@@ -367,6 +384,7 @@ struct Tokens<R> {
     offset: u64,
     /// True if the last token was a semicolon.
     is_at_end: bool,
+    has_escapes: bool,
 }
 
 impl<R: BufRead> Tokens<R> {
@@ -432,7 +450,7 @@ impl<R: BufRead> Tokens<R> {
         let mut text = Text::default();
         while let Some(byte) = self.take()? {
             match byte {
-                b'\\' if quote != b'`' => {
+                b'\\' if self.has_escapes && quote != b'`' => {
                     if let Some(byte) = self.take()? {
                         text.push(unescaped(byte));
                     }
@@ -503,8 +521,14 @@ fn from_hexadecimal(digits: &Text) -> Text {
 mod tests {
     use super::*;
 
+    const TABLE: LinkTable = LinkTable {
+        name: "url",
+        columns: &["keyword", "url", "title", "timestamp", "ip", "clicks"],
+        has_escapes: true,
+    };
+
     fn rows(dump: &[u8]) -> Vec<SourceRecord> {
-        let mut rows = SqlRows::new(dump);
+        let mut rows = SqlRows::new(dump, &TABLE);
         std::iter::from_fn(|| rows.next().unwrap()).collect()
     }
 

@@ -24,19 +24,21 @@ fn read(format: Format, text: &[u8]) -> Measured {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text).unwrap();
     let mapping = Mapping {
-        format,
+        format: Some(format),
+        encoding: Some(encoding_rs::UTF_8),
         ..Mapping::default()
     };
     let ((largest, records), allocated) = bytes_of(|| {
         let (mut largest, mut end, mut count) = (0, 0, 0);
-        let Ok(mut records) = Records::open(file.path(), format, 0, 0) else {
+        let source = LinkFile::of(file.path(), &mapping).unwrap().unwrap();
+        let Ok(mut records) = source.records(0) else {
             return (text.len() as u64, 0);
         };
         while let Ok(Some(record)) = records.next() {
             largest = largest.max(record.end - end);
             end = record.end;
             count += 1;
-            drop(mapping.items(&record));
+            drop(source.items(&record, 0));
         }
         (largest.max((text.len() as u64).saturating_sub(end)), count)
     });
@@ -47,11 +49,11 @@ fn read(format: Format, text: &[u8]) -> Measured {
     }
 }
 
-/// The longest record of a format.
+/// The longest record of a format: a line, or a row, as which any other file may be read.
 fn longest(format: Format) -> usize {
     match format {
-        Format::Edgelink | Format::ShlinkApi | Format::Kutt => MAX_LINE_BYTES,
-        Format::ShlinkCsv | Format::Csv | Format::Yourls | Format::Bitly => MAX_ROW_BYTES,
+        Format::Edgelink => MAX_LINE_BYTES,
+        _ => MAX_ROW_BYTES,
     }
 }
 
@@ -194,9 +196,9 @@ fn parts(format: Format) -> &'static [&'static str] {
     const ROWS: &[&str] = &[",", ";", "\t", "\"", "\n", "\r", "a", "longUrl", "\\"];
     match format {
         Format::Edgelink => &["\n", "x", "{", "\"", "[0,", ":", "\r"],
-        Format::ShlinkApi | Format::Kutt | Format::Bitly => JSON,
-        Format::Yourls => SQL,
+        Format::Yourls | Format::Polr | Format::ChhotoUrl => SQL,
         Format::ShlinkCsv | Format::Csv => ROWS,
+        _ => JSON,
     }
 }
 

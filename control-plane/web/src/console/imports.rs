@@ -22,13 +22,12 @@ use bytes::{Bytes, BytesMut};
 use edgelink_service::caller::Right;
 use edgelink_service::problem::{Kind, Problem};
 use edgelink_service::sessions::Token;
-use edgelink_transfer::{Format, ImportProgress, Mapping};
+use edgelink_transfer::{Format, ImportProgress, Loss, Mapping, Meaning, Survey};
 use futures_util::Stream;
 use futures_util::stream::try_unfold;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use serde_json::Deserializer;
-use std::collections::HashMap;
 use std::io::{self, BufReader};
 use std::sync::{Arc, Mutex};
 use tokio::fs::File;
@@ -61,10 +60,24 @@ struct ImportPage {
     id: String,
     format: &'static str,
     phase: Phase,
+    survey: Option<Arc<Survey>>,
+    /// Columns, and domains, that can be mapped; none once something was imported.
+    columns: Vec<Mapped>,
+    domains: Vec<Mapped>,
     /// Set if the counts are predictions of a trial.
     is_trial: bool,
     progress: ImportProgress,
     problems: Vec<Wrong>,
+}
+
+/// A column or a domain, and what it can be mapped to.
+#[derive(Debug)]
+struct Mapped {
+    name: String,
+    /// Number of links that have it.
+    links: u64,
+    /// Values of the form and their labels.
+    choices: Vec<(String, String)>,
 }
 
 /// A line of a report.
@@ -78,7 +91,8 @@ struct Wrong {
 impl ImportsPage {
     async fn of(console: &Console, me: &SignedIn) -> Result<Self, Problem> {
         me.check(Right::CreateLinks)?;
-        let formats = t::FORMATS.map(|(format, label)| (format.word(), label));
+        let mut formats = vec![("", t::RECOGNISED)];
+        formats.extend(Format::ALL.map(|format| (format.word(), format.label())));
         Ok(Self {
             layout: Layout::new(me, Some(Tab::Imports), t::IMPORTS),
             fields: Fields::new(vec![
@@ -137,25 +151,29 @@ async fn take(
     upload: &Upload,
     form: &Form,
 ) -> Result<Arc<Import>, Problem> {
-    let format = Format::of_word(form.get("format"));
-    let format = format.ok_or_else(|| Problem::of_field("format", t::UNKNOWN_ACTION))?;
+    let format = match form.get("format") {
+        "" => None,
+        word => {
+            let format = Format::of_word(word);
+            Some(format.ok_or_else(|| Problem::of_field("format", t::UNKNOWN_ACTION))?)
+        }
+    };
     let file = upload.take();
     let file = file.ok_or_else(|| Problem::of_field("file", t::NO_FILE))?;
     let domain = form.get("domain").trim();
     let mapping = Mapping {
         format,
         domain: (!domain.is_empty()).then(|| domain.to_owned()),
-        domains: HashMap::new(),
         find_if_exists: form.is_on("findIfExists"),
         is_without_history: form.is_on("withoutHistory"),
+        ..Mapping::default()
     };
     let import = Arc::new(Import {
         id: Token::generate()?.expose(),
         caller: me.caller().clone(),
-        format,
         folder: file.folder,
         share: Mutex::new(file.share),
-        mapping,
+        mapping: Mutex::new(mapping),
         state: Mutex::default(),
     });
     let config = &console.app.config.console;
@@ -201,9 +219,11 @@ pub(super) async fn one(
 ) -> Result<Response, Problem> {
     let import = own(&console, &me, &id)?;
     // Read before the report, which is complete once the import has ended.
-    let (phase, is_trial, progress) = {
+    let (phase, survey, is_trial, progress) = {
         let state = locked(&import.state);
-        (state.phase.clone(), state.is_trial, state.progress.clone())
+        let survey = state.survey.clone();
+        let progress = state.progress.clone();
+        (state.phase.clone(), survey, state.is_trial, progress)
     };
     let report = import.report();
     let problems = blocking(move || first_problems(&report)).await?;
@@ -214,16 +234,95 @@ pub(super) async fn one(
     {
         headers.insert(header::REFRESH, again);
     }
+    let is_open = is_trial && !phase.goes_on();
     let page = ImportPage {
         layout: Layout::new(&me, Some(Tab::Imports), phase.text()),
         id,
-        format: import.format.word(),
+        format: import.format(),
+        columns: match &survey {
+            Some(survey) if is_open => columns(survey),
+            _ => Vec::new(),
+        },
+        domains: match &survey {
+            Some(survey) if is_open => domains(&console, &me, survey).await?,
+            _ => Vec::new(),
+        },
+        survey,
         phase,
         is_trial,
         progress,
         problems,
     };
     Ok((headers, layout::send(StatusCode::OK, &page)).into_response())
+}
+
+/// The columns that are not understood, each with the fields that it may have.
+fn columns(survey: &Survey) -> Vec<Mapped> {
+    let unknown = survey.losses.iter().filter_map(|(loss, links)| match loss {
+        Loss::Column(name) => Some((name, *links)),
+        Loss::Property(_) | Loss::State(..) => None,
+    });
+    let mapped = |(name, links): (&String, u64)| {
+        let fields = Meaning::fields().map(|field| {
+            let label = if field == "-" { t::LEFT_OUT } else { field };
+            (format!("{name}={field}"), label.to_owned())
+        });
+        let none = (String::new(), t::NOT_UNDERSTOOD.to_owned());
+        Mapped {
+            name: name.clone(),
+            links,
+            choices: [none].into_iter().chain(fields).collect(),
+        }
+    };
+    unknown.map(mapped).collect()
+}
+
+/// The domains of the file, each with those that it may become.
+async fn domains(
+    console: &Console,
+    me: &SignedIn,
+    survey: &Survey,
+) -> Result<Vec<Mapped>, Problem> {
+    let field = domain_field(console, me, t::DEFAULT_DOMAIN).await?;
+    let Input::Choice(own) = field.input else {
+        // The user may not list them.
+        return Ok(Vec::new());
+    };
+    let mapped = |(name, links): &(String, u64)| {
+        let named = own.iter().filter(|(own, _)| !own.is_empty() && own != name);
+        let choices = named.map(|(own, label)| (format!("{name}={own}"), label.clone()));
+        let same = (String::new(), t::STAYS_DOMAIN.to_owned());
+        Mapped {
+            name: name.clone(),
+            links: *links,
+            choices: [same].into_iter().chain(choices).collect(),
+        }
+    };
+    Ok(survey.domains.iter().map(mapped).collect())
+}
+
+/// `POST /console/imports/{id}/mapping`: maps columns and domains, and tries the file out again.
+pub(super) async fn map(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(id): Path<String>,
+    form: Form,
+) -> Result<Response, Problem> {
+    let import = own(&console, &me, &id)?;
+    let mut columns = locked(&import.mapping).columns.clone();
+    for column in form.all("column").filter(|column| !column.is_empty()) {
+        let added = columns.add(column);
+        added.map_err(|error| Problem::of_field("column", error.to_string()))?;
+    }
+    let domains = form.all("domain").filter(|domain| !domain.is_empty());
+    let is_mapped = import.map(|mapping| {
+        mapping.columns = columns;
+        domains.for_each(|domain| mapping.add_domain(domain));
+    });
+    if is_mapped {
+        import.start(Here::new(&console, &me), true, bounds(&console));
+    }
+    Ok(Redirect::to(&format!("{PATH}/{id}")).into_response())
 }
 
 fn first_problems(report: &std::path::Path) -> io::Result<Vec<Wrong>> {

@@ -7,8 +7,8 @@ pub(super) use edgelink_http::auth::Caller;
 use edgelink_service::problem::{Kind, Problem};
 use edgelink_settings::config::ConsoleConfig;
 use edgelink_transfer::{
-    Format, ImportMemory, ImportOptions, ImportProgress, ImportSummary, Mapping, TransferError,
-    watch_import,
+    ImportMemory, ImportOptions, ImportProgress, ImportSummary, Mapping, SourceProblem, Survey,
+    TransferError, survey, watch_import,
 };
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -72,16 +72,17 @@ pub(super) struct Import {
     pub(super) id: String,
     /// The caller that has sent it: other keys and sessions of the user may have other rights.
     pub(super) caller: Caller,
-    pub(super) format: Format,
     pub(super) folder: TempDir,
     /// Disk space of the file and the reports.
     pub(super) share: Mutex<DiskShare>,
-    pub(super) mapping: Mapping,
+    pub(super) mapping: Mutex<Mapping>,
     pub(super) state: Mutex<ImportState>,
 }
 
 pub(super) struct ImportState {
     pub(super) phase: Phase,
+    /// What is in the file, once it was read.
+    pub(super) survey: Option<Arc<Survey>>,
     pub(super) progress: ImportProgress,
     /// Set if the current run, or else the last one, is a trial, which creates nothing.
     pub(super) is_trial: bool,
@@ -97,6 +98,7 @@ impl Default for ImportState {
     fn default() -> Self {
         Self {
             phase: Phase::New,
+            survey: None,
             progress: ImportProgress::default(),
             is_trial: true,
             stop: CancellationToken::new(),
@@ -215,6 +217,24 @@ impl Import {
         locked(&self.state).phase.clone()
     }
 
+    /// The word of the format; empty until it is known.
+    pub(super) fn format(&self) -> &'static str {
+        let given = locked(&self.mapping).format;
+        let state = locked(&self.state);
+        let found = state.survey.as_ref().map(|survey| survey.format);
+        found.or(given).map_or("", |format| format.word())
+    }
+
+    /// Changes the mapping of a file of which nothing was imported; `false` if something was, or a run is in progress.
+    pub(super) fn map(&self, change: impl FnOnce(&mut Mapping)) -> bool {
+        let state = locked(&self.state);
+        let is_free = !state.phase.goes_on() && !self.file(REPORT).exists();
+        if is_free {
+            change(&mut locked(&self.mapping));
+        }
+        is_free
+    }
+
     fn is_of(&self, caller: &Caller) -> bool {
         self.caller.id() == caller.id() && self.caller.may_the_same(caller)
     }
@@ -274,7 +294,12 @@ impl Import {
                 }
                 locked(&import.state).progress = progress.clone();
             };
+            let read = survey(&options.file, &options.mapping);
             let run = async {
+                locked(&import.state).survey = match read {
+                    Ok(survey) => Some(Arc::new(survey)),
+                    Err(error) => return ended(Err(error), is_dry_run),
+                };
                 tokio::select! {
                     biased;
                     Ok(reason) = too_long => Phase::Stopped(reason.to_owned()),
@@ -312,7 +337,7 @@ impl Import {
         let report = if is_dry_run { TRIED } else { REPORT };
         ImportOptions {
             file: self.file(FILE),
-            mapping: self.mapping.clone(),
+            mapping: locked(&self.mapping).clone(),
             report: self.file(report),
             checkpoint: self.file("checkpoint"),
             batch: BATCH,
@@ -343,6 +368,11 @@ fn ended(result: Result<ImportSummary, TransferError>, is_dry_run: bool) -> Phas
         Ok(_) if is_dry_run => Phase::Checked,
         Ok(_) => Phase::Done,
         Err(TransferError::Client(error)) => Phase::Stopped(error.to_string()),
+        Err(TransferError::Source { problem, .. })
+            if !matches!(problem, SourceProblem::File(_)) =>
+        {
+            Phase::Stopped(problem.to_string())
+        }
         Err(error) => {
             tracing::error!(%error, "failed to read or write a file of an import, which stops");
             Phase::Stopped(t::IMPORT_FAILED.to_owned())

@@ -1,7 +1,6 @@
 //! The texts of the console, in English.
 
 use edgelink_http::texts;
-use edgelink_transfer::Format;
 
 texts! {
     pub(super),
@@ -285,8 +284,16 @@ texts! {
 
     IMPORTS_HINT = "Links of another system, or of an export. They are tried out first: nothing is created before you say so.";
     FORMAT = "Where they come from";
+    RECOGNISED = "It is recognised";
+    ENCODING = "Encoding";
+    LOST_OF_FILE = "What is not kept of it";
+    MAP_COLUMNS = "What its columns and domains are";
+    MAP_AGAIN = "Try it out again";
+    LEFT_OUT = "left out on purpose";
+    NOT_UNDERSTOOD = "not understood";
+    STAYS_DOMAIN = "stays as it is";
     FILE = "File";
-    FILE_HINT = "What is read of each system is in the manual of the command edgelink import.";
+    FILE_HINT = "An export of Shlink, YOURLS, Kutt, Bitly, Dub and others, or a table with named columns. What is read of each system is in the manual of the command edgelink import.";
     PASTED = "Or its text";
     PASTED_HINT = "Where there is no file: paste its lines.";
     NO_FILE = "choose a file, or paste its text";
@@ -444,17 +451,6 @@ pub(super) const ROLES: [(&str, &str); 4] = [
     ("editor", "Editor: own links"),
     ("reader", "Reader: sees all links"),
     ("creator", "Creator: makes links only"),
-];
-
-/// The formats of imports.
-pub(super) const FORMATS: [(Format, &str); 7] = [
-    (Format::Edgelink, "edgelink: lines of an export, or of URLs"),
-    (Format::ShlinkCsv, "Shlink, CSV"),
-    (Format::ShlinkApi, "Shlink, JSON of its API"),
-    (Format::Yourls, "YOURLS: SQL, CSV or JSON"),
-    (Format::Kutt, "Kutt, JSON of its API"),
-    (Format::Bitly, "Bitly: CSV, or JSON of its API"),
-    (Format::Csv, "CSV with named columns"),
 ];
 
 /// Seconds for which the old secret of a key works beside a new one.
