@@ -80,6 +80,8 @@ fn expected(rule: &AccessRule, who: Who) -> u16 {
         Who::NoKey | Who::Wrong | Who::Revoked | Who::Expired => 401,
         _ if !who.has(rule.right) => 403,
         _ if !who.sees(rule.path) => 404,
+        // The domain is a configured one.
+        Who::OtherAdmin if rule.path == "/rest/v3/domains/redirects" => 403,
         _ => sample(rule).1,
     }
 }
@@ -343,6 +345,9 @@ impl Fixture {
         }
         if (&rule.method, rule.path) == (&Method::DELETE, "/rest/v3/tags") {
             return format!("{}?tags[]=absent", rule.path);
+        }
+        if rule.path.ends_with("/shorten") {
+            return format!("{}?longUrl=https://example.com/", rule.path);
         }
         if rule.path.contains("{domain}") {
             return rule.path.replace("{domain}", DOMAIN);

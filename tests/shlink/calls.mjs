@@ -382,10 +382,15 @@ async function domains() {
     ],
     defaultRedirects: none,
   });
-  assert.deepEqual(await shlink.editDomainRedirects({ domain: 'other.example', baseUrlRedirect: null }), none);
-  await invalid(
-    shlink.editDomainRedirects({ domain: 'other.example', baseUrlRedirect: 'https://example.com/' }), 'baseUrlRedirect',
-  );
+  const edit = (redirects) => shlink.editDomainRedirects({ domain: 'other.example', ...redirects });
+  const [root, missing] = ['https://example.com/root', 'https://example.com/missing'];
+  assert.deepEqual(await edit({ baseUrlRedirect: root }), { ...none, baseUrlRedirect: root });
+  const all = { baseUrlRedirect: root, regular404Redirect: missing, invalidShortUrlRedirect: missing };
+  assert.deepEqual(await edit({ invalidShortUrlRedirect: missing, regular404Redirect: null }), all);
+  assert.deepEqual((await shlink.listDomains()).data[1].redirects, all);
+  await invalid(edit({ regular404Redirect: root, invalidShortUrlRedirect: 'https://example.com/else' }), 'regular404Redirect');
+  await invalid(edit({ baseUrlRedirect: 'nonsense' }), 'baseUrlRedirect');
+  assert.deepEqual(await edit({ baseUrlRedirect: null, regular404Redirect: null }), none);
   await refused(shlink.editDomainRedirects({ domain: 'not.ours.example' }), ErrorType.DOMAIN_NOT_FOUND, 404);
 }
 

@@ -21,6 +21,7 @@ use edgelink_settings::config::{AuthConfig, Secret};
 use edgelink_settings::reloaded::Reloaded;
 use http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::sync::Arc;
 use subtle::{Choice, ConstantTimeEq};
 
@@ -72,8 +73,9 @@ fn hash(token: &str) -> [u8; 32] {
 /// The base path of the admin API.
 const API: &str = "/api/v1";
 
-/// The base path of Shlink's API.
+/// The base path of Shlink's API: the newest version, and those before it, which have the same routes.
 const SHLINK: &str = "/rest/v3";
+const OLDER_SHLINK: [&str; 2] = ["/rest/v1", "/rest/v2"];
 
 /// Identifies the caller of a request by its API key.
 ///
@@ -87,7 +89,7 @@ pub(crate) async fn require_api_key(
     let caller = caller.map_err(Problem::into_response)?;
     // A path that does not exist requires no right.
     let refusal =
-        route(request).and_then(|route| permission::refusal(&caller, request.method(), route));
+        route(request).and_then(|route| permission::refusal(&caller, request.method(), &route));
     if let Some(refusal) = refusal {
         return Err(refusal);
     }
@@ -139,10 +141,16 @@ pub async fn check_again(
 }
 
 /// The route below [`API`], or with [`SHLINK`] in front, as the router has it; `None` if the path does not exist.
-pub(crate) fn route(request: &Request) -> Option<&str> {
+pub(crate) fn route(request: &Request) -> Option<Cow<'_, str>> {
     let path = request.extensions().get::<MatchedPath>()?.as_str();
-    path.strip_prefix(API)
-        .or_else(|| path.starts_with(SHLINK).then_some(path))
+    if let Some(path) = path.strip_prefix(API) {
+        return Some(path.into());
+    }
+    if path.starts_with(SHLINK) {
+        return Some(path.into());
+    }
+    let older = OLDER_SHLINK.iter().find_map(|base| path.strip_prefix(base));
+    older.map(|path| format!("{SHLINK}{path}").into())
 }
 
 /// True if a request has a header that may contain an API key.

@@ -1,4 +1,4 @@
-//! `/rest/v3`: the REST API of Shlink 5.1, for its clients.
+//! `/rest/v3`: the REST API of Shlink 5.1, for its clients, and its versions 1 and 2, which differ in the types of problems.
 //!
 //! Handlers only translate: requests into requests of use cases, which check the caller and carry them out, and the
 //! outcomes into Shlink's JSON. Requests for features that edgelink does not have are
@@ -20,6 +20,7 @@ use super::api;
 use crate::app::App;
 use crate::health::Health;
 use axum::extract::State;
+use axum::middleware::map_request;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch};
 use axum::{Json, Router};
@@ -32,12 +33,16 @@ use std::sync::Arc;
 /// The version of Shlink that is emulated. Clients offer features by it.
 const VERSION: &str = "5.1.5";
 
+/// The base paths of its versions.
+pub const VERSIONS: [&str; 3] = ["/rest/v1", "/rest/v2", "/rest/v3"];
+
 const HEALTH_TYPE: HeaderValue = HeaderValue::from_static("application/health+json");
 
 /// The routes that need an API key, paths that do not exist included.
 pub fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     let routes = Router::new()
         .route("/short-urls", get(list::list).post(short_urls::create))
+        .route("/short-urls/shorten", get(short_urls::shorten))
         .route(
             "/short-urls/{code}",
             get(short_urls::get)
@@ -69,7 +74,7 @@ pub fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         )
         .route("/mercure-info", get(mercure_info))
         .fallback(nothing_here);
-    api::protected(routes, app)
+    api::protected(routes, app).layer(map_request(short_urls::key_of_query))
 }
 
 /// `GET /health`, without a key: the readiness of this process.

@@ -55,9 +55,12 @@ fn main_routes(app: &Arc<App>, requests: &Admission) -> Router<Arc<App>> {
     let large = bounds.clone().with_large();
     let api = Router::new().nest("/api/v1", api::routes(app));
     let bulk = Router::new().nest("/api/v1", api::bulk_routes(app));
-    let shlink = Router::new()
-        .nest("/rest/v3", shlink::routes(app))
-        .route("/rest/v3/health", get(shlink::health));
+    let shlink = shlink::VERSIONS.iter().fold(Router::new(), |routes, base| {
+        let health = format!("{base}/health");
+        routes
+            .nest(base, shlink::routes(app))
+            .route(&health, get(shlink::health))
+    });
     let api = bounded(api, &large)
         .merge(bounded(bulk, &large.clone().untimed()))
         .merge(bounded(shlink, &large).layer(from_fn(shlink::translate)))
@@ -243,10 +246,15 @@ async fn within_time(app: &App, answer: impl Future<Output = Response>) -> Respo
     answered.unwrap_or_else(|_| Problem::new(Kind::RequestTimeout).into_response())
 }
 
-/// Prefix of Shlink's API. Other paths below `/rest/` may continue the alias `rest`, or belong to the prefix of links.
-const SHLINK: &str = "/rest/v3/";
-
+/// True if a path belongs to an API. Other paths below `/rest/` may continue the alias `rest`, or belong to the prefix of links.
 fn is_for_programs(uri: &Uri) -> bool {
-    let prefixes = ["/api/", "/edge/", SHLINK];
-    prefixes.iter().any(|prefix| uri.path().starts_with(prefix))
+    let path = uri.path();
+    let is_below = |base: &&str| {
+        path.strip_prefix(*base)
+            .is_some_and(|rest| rest.starts_with('/'))
+    };
+    ["/api", "/edge"]
+        .iter()
+        .chain(&shlink::VERSIONS)
+        .any(is_below)
 }

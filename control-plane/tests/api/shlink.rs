@@ -115,6 +115,128 @@ async fn problem_when_answered_has_the_shape_of_shlinks() {
     assert!(!answer.header("www-authenticate").is_empty());
 }
 
+/// Spellings of values that Shlink accepts, and what it makes of them.
+#[tokio::test]
+async fn value_when_in_shlinks_spelling_is_accepted() {
+    let server = Running::start().await;
+    let title = "x".repeat(600);
+    let body = json!({
+        "longUrl": "https://example.com/", "customSlug": "my slug", "title": title, "tags": ["Spring Sale", " spring sale "],
+        "validUntil": "2999-12-12", "validSince": "2020-01-01T00:00:00+0100", "domain": "", "validateUrl": false,
+    });
+    let made = call(&server, Method::POST, "/short-urls", &body).await;
+    let made = made.expect(200);
+    assert_eq!(made["shortCode"], "my-slug");
+    assert_eq!(made["title"].as_str().unwrap().len(), 512);
+    assert_eq!(made["tags"], json!(["spring-sale"]));
+    assert_eq!(made["meta"]["validUntil"], "2999-12-12T00:00:00+00:00");
+    assert_eq!(made["meta"]["validSince"], "2019-12-31T23:00:00+00:00");
+    for query in [
+        "tags%5B0%5D=Spring+Sale&tags%5B1%5D=none&tagsMode=any&itemsPerPage=-1&page=1",
+        "tags[]=spring-sale&searchTerm=&startDate=",
+        "startDate=2020-01-01&endDate=2999-01-01T00:00:00%2B0100",
+        "itemsPerPage=5000&excludePastValidUntil=1",
+    ] {
+        let list = get(&server, &format!("/short-urls?{query}")).await;
+        let list = list.expect(200);
+        assert_eq!(list["shortUrls"]["pagination"]["totalItems"], 1, "{query}");
+    }
+    let stats = get(
+        &server,
+        "/tags/stats?itemsPerPage=-1&page=1&orderBy=visits-DESC",
+    )
+    .await;
+    assert_eq!(stats.expect(200)["tags"]["data"][0]["tag"], "spring-sale");
+    let deleted = call(
+        &server,
+        Method::DELETE,
+        "/tags?tags%5B0%5D=spring-sale",
+        &json!([]),
+    )
+    .await;
+    assert_eq!(deleted.status, 204, "{}", deleted.text());
+    let problem = get(&server, "/short-urls?startDate=yesterday").await;
+    assert_eq!(problem.json()["invalidElements"], json!(["startDate"]));
+}
+
+/// The distinct requests that Shlink's SDK for PHP (3.3) sends, as it writes them. Each has the status that it is answered with;
+/// what is refused is among the differences in the book.
+#[tokio::test]
+async fn request_when_of_the_php_sdk_is_answered() {
+    let server = Running::start().await;
+    for (code, domain) in [("abc123", ""), ("abc123", "other.example"), ("tagged", "")] {
+        let link = json!({ "longUrl": "https://example.com/", "customSlug": code, "domain": domain, "tags": ["foo", "old"] });
+        call(&server, Method::POST, "/short-urls", &link)
+            .await
+            .expect(200);
+    }
+    let requests = include_str!("../../../tests/shlink/php-sdk.json");
+    let requests: Vec<(String, String, String, u16)> = serde_json::from_str(requests).unwrap();
+    assert!(requests.len() > 50);
+    for (method, path, body, status) in requests {
+        let request = server.plain(method.parse().unwrap(), &format!("/rest/v3{path}"));
+        let mut request = request.header("x-api-key", &server.admin_key);
+        if !body.is_empty() {
+            request = request
+                .header("content-type", "application/json")
+                .body(body.clone());
+        }
+        let answer = send(request).await;
+        assert_eq!(
+            answer.status,
+            status,
+            "{method} {path} {body}: {}",
+            answer.text()
+        );
+    }
+}
+
+#[tokio::test]
+async fn version_when_older_has_its_types_of_problems() {
+    let server = Running::start().await;
+    for (version, kind) in [
+        ("v1", "INVALID_SHORTCODE"),
+        ("v2", "INVALID_SHORTCODE"),
+        ("v3", "https://shlink.io/api/error/short-url-not-found"),
+    ] {
+        let request = server.plain(Method::GET, &format!("/rest/{version}/short-urls/absent"));
+        let answer = send(request.header("x-api-key", &server.admin_key)).await;
+        let problem = answer.json();
+        assert_eq!(
+            (&problem["type"], &problem["shortCode"]),
+            (&json!(kind), &json!("absent"))
+        );
+        let health = send(server.plain(Method::GET, &format!("/rest/{version}/health"))).await;
+        assert_eq!(health.status, 200);
+        let refused = send(server.plain(Method::GET, &format!("/rest/{version}/tags"))).await;
+        assert_eq!(refused.status, 401);
+    }
+}
+
+#[tokio::test]
+async fn url_when_shortened_by_a_bookmark_is_answered_as_text() {
+    let server = Running::start().await;
+    let ask = async |query: &str| {
+        let path = format!("/rest/v3/short-urls/shorten?{query}");
+        send(server.plain(Method::GET, &path)).await
+    };
+    let target = "longUrl=https%3A%2F%2Fexample.com%2Fa%3Fb";
+    let key = &server.admin_key;
+    let text = ask(&format!("apiKey={key}&{target}&format=txt")).await;
+    assert_eq!(text.status, 200, "{}", text.text());
+    assert!(text.text().starts_with("http"), "{}", text.text());
+    let found = ask(&format!("{target}&apiKey={key}")).await.expect(200);
+    assert_eq!(
+        (&found["shortUrl"], &found["longUrl"]),
+        (&json!(text.text()), &json!("https://example.com/a?b"))
+    );
+    assert_eq!(ask(&format!("apiKey=wrong&{target}")).await.status, 401);
+    assert_eq!(ask(target).await.status, 401);
+    let wrong = ask(&format!("apiKey={key}&longUrl=nonsense&format=xml")).await;
+    let wrong = wrong.json()["invalidElements"].clone();
+    assert_eq!(wrong, json!(["format"]));
+}
+
 #[tokio::test]
 async fn request_when_over_the_limit_is_refused() {
     let server = Running::with(&[

@@ -4,6 +4,7 @@ use crate::app::App;
 use crate::arriving::Arriving;
 use crate::auth::{Caller, check_again};
 use axum::extract::{FromRequest, Request};
+use bytes::Bytes;
 use edgelink_service::problem::{Kind, Problem};
 use http::{HeaderMap, header};
 use serde_json::{Map, Value};
@@ -16,22 +17,42 @@ impl FromRequest<Arc<App>> for JsonObject {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
-        if !is_json(request.headers()) {
-            return Err(Problem::new(Kind::UnsupportedMediaType)
-                .with_detail("send the body with 'Content-Type: application/json'"));
-        }
-        let server = &app.config.server;
-        let (parts, body) = request.into_parts();
-        let bounds = (server.max_body_bytes, server.body_timeout_ms);
-        let arriving = Arriving::new(&parts.extensions, body, bounds);
-        let (bytes, arrived) = arriving.whole().await?;
-        if arrived.was_waited_for()
-            && let Some(caller) = parts.extensions.get::<Caller>()
-        {
-            check_again(&app.keys, &parts.headers, caller).await?;
-        }
-        parse(&bytes)
+        parse(&json(request, app).await?)
     }
+}
+
+/// A body that is a JSON object, or an empty list, as which PHP writes an object without members.
+pub(crate) struct PhpObject(pub(crate) Map<String, Value>);
+
+impl FromRequest<Arc<App>> for PhpObject {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        let bytes = json(request, app).await?;
+        match bytes.trim_ascii() {
+            b"[]" => Ok(Self(Map::new())),
+            bytes => parse(bytes).map(|JsonObject(object)| Self(object)),
+        }
+    }
+}
+
+/// The whole body of a request whose content type is JSON.
+async fn json(request: Request, app: &App) -> Result<Bytes, Problem> {
+    if !is_json(request.headers()) {
+        return Err(Problem::new(Kind::UnsupportedMediaType)
+            .with_detail("send the body with 'Content-Type: application/json'"));
+    }
+    let server = &app.config.server;
+    let (parts, body) = request.into_parts();
+    let bounds = (server.max_body_bytes, server.body_timeout_ms);
+    let arriving = Arriving::new(&parts.extensions, body, bounds);
+    let (bytes, arrived) = arriving.whole().await?;
+    if arrived.was_waited_for()
+        && let Some(caller) = parts.extensions.get::<Caller>()
+    {
+        check_again(&app.keys, &parts.headers, caller).await?;
+    }
+    Ok(bytes)
 }
 
 /// True if the type is `application/json`, or based on it, such as `application/merge-patch+json` (RFC 6839, section 3.1).

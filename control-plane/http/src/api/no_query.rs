@@ -25,7 +25,7 @@ impl Bare {
     /// Refuses a request with parameters to a route that has none.
     pub(super) fn check(&self, request: &Request) -> Result<(), Problem> {
         let route = auth::route(request);
-        if route.is_some_and(|path| self.has(path, request.method())) {
+        if route.is_some_and(|path| self.has(&path, request.method())) {
             Fields::of_query(request.uri().query())?.finish()?;
         }
         Ok(())

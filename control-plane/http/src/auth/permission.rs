@@ -89,6 +89,11 @@ pub const RULES: &[AccessRule] = &[
     rule(Method::GET, "/clicks/accounting", Right::Operate),
     rule(Method::GET, "/rest/v3/short-urls", Right::ReadLinks),
     rule(Method::POST, "/rest/v3/short-urls", Right::CreateLinks),
+    rule(
+        Method::GET,
+        "/rest/v3/short-urls/shorten",
+        Right::CreateLinks,
+    ),
     rule(Method::GET, "/rest/v3/short-urls/{code}", Right::ReadLinks),
     rule(
         Method::PATCH,

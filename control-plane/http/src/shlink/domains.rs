@@ -4,12 +4,15 @@ use super::failure::Failure;
 use crate::api::body::JsonObject;
 use crate::app::ApiCall;
 use axum::Json;
-use edgelink_service::fields::Fields;
+use axum::response::{IntoResponse, Response};
+use edgelink_service::domains::{DomainService, DomainView};
+use edgelink_service::fields::{Fields, Reason};
+use edgelink_service::problem::{Kind, Problem};
 use edgelink_service::values;
 use edgelink_settings::domains::DomainTable;
 use edgelink_wire::Domain;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Targets of visitors who follow no link.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -30,13 +33,6 @@ impl Redirects {
         }
     }
 }
-
-/// The fields of [`Redirects`].
-const REDIRECTS: [&str; 3] = [
-    "baseUrlRedirect",
-    "regular404Redirect",
-    "invalidShortUrlRedirect",
-];
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -64,31 +60,80 @@ pub(super) async fn list(ApiCall { app, caller }: ApiCall) -> Json<Value> {
     Json(json!({ "domains": { "data": data, "defaultRedirects": redirects } }))
 }
 
-/// `PATCH /domains/redirects`: refused, because only the admin API sets them.
+/// `PATCH /domains/redirects`: fields that are missing stay, null clears. What is not found is one target here, so that either
+/// field changes it, and both at once must agree.
 pub(super) async fn redirects(
     ApiCall { app, caller }: ApiCall,
     JsonObject(object): JsonObject,
-) -> Result<Json<Value>, Failure> {
+) -> Result<Response, Failure> {
     let mut fields = Fields::new(object);
-    let name = fields
-        .required("domain", values::string)
-        .unwrap_or_default();
-    let domain = values::domain(&Value::from(name.as_str()), &app.links.of_tenant(&caller));
-    let table = app.domains.current();
-    let is = domain.as_ref().map(|domain| Redirects::of(&table, domain));
-    let is = is.unwrap_or_default();
-    let present = [
-        &is.base_url_redirect,
-        &is.regular404_redirect,
-        &is.invalid_short_url_redirect,
-    ];
-    for (field, present) in REDIRECTS.into_iter().zip(present) {
-        let wanted = fields.nullable(field, values::string);
-        if wanted.is_some_and(|wanted| wanted != *present) {
-            fields.refuse(field, "is changed by /api/v1/domains");
+    let name = fields.required("domain", values::string);
+    let root = fields.nullable("baseUrlRedirect", redirect);
+    let unused = fields.nullable("regular404Redirect", redirect);
+    let unknown = fields.nullable("invalidShortUrlRedirect", redirect);
+    let name = name.unwrap_or_default();
+    let found = app.domain_service.find(&caller, &name).await;
+    let seen = match found {
+        Err(problem) if problem.kind() == Kind::DomainNotFound => {
+            fields.finish()?;
+            return Err(Failure::domain_not_found(&name));
         }
-    }
+        found => found?,
+    };
+    let now = DomainView::of(&seen).not_found_url;
+    let changed = |wanted: Option<Option<String>>| wanted.filter(|wanted| *wanted != now);
+    let not_found = match (
+        changed(unused.map(Option::flatten)),
+        changed(unknown.map(Option::flatten)),
+    ) {
+        (Some(one), Some(other)) if one != other => {
+            fields.refuse(
+                "regular404Redirect",
+                "must be invalidShortUrlRedirect, which is one here",
+            );
+            None
+        }
+        (one, other) => one.or(other),
+    };
     fields.finish()?;
-    domain.map_err(|_| Failure::domain_not_found(&name))?;
-    Ok(Json(json!(is)))
+    let mut change = Map::new();
+    if let Some(root) = root.map(Option::flatten) {
+        change.insert("rootUrl".to_owned(), root.into());
+    }
+    if let Some(not_found) = not_found {
+        change.insert("notFoundUrl".to_owned(), not_found.into());
+    }
+    let links = app.links.of_tenant(&caller);
+    let change = DomainService::read_change(&caller, &seen, change, &links).map_err(renamed)?;
+    let changed = app.domain_service.change(&caller, &seen, change).await?;
+    Ok(changed.answer(|seen| {
+        let view = DomainView::of(&seen);
+        let redirects = Redirects {
+            base_url_redirect: view.root_url,
+            regular404_redirect: view.not_found_url.clone(),
+            invalid_short_url_redirect: view.not_found_url,
+        };
+        Json(redirects).into_response()
+    }))
+}
+
+/// A target; an empty text is none.
+fn redirect(value: &Value) -> Result<Option<String>, Reason> {
+    values::string(value).map(|text| Some(text).filter(|text| !text.is_empty()))
+}
+
+/// A problem with the names that the fields have here.
+fn renamed(problem: Problem) -> Problem {
+    let errors = problem.errors().iter().cloned().map(|mut error| {
+        error.field = match &*error.field {
+            "rootUrl" => "baseUrlRedirect".into(),
+            "notFoundUrl" => "invalidShortUrlRedirect".into(),
+            _ => error.field,
+        };
+        error
+    });
+    match problem.kind() {
+        Kind::Validation => Problem::validation(errors.collect()),
+        _ => problem,
+    }
 }

@@ -1,6 +1,7 @@
 //! Problems as Shlink's clients know them: their types, titles, status codes and other members.
 
 use super::super::auth::sends_key;
+use super::VERSIONS;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -10,11 +11,32 @@ use edgelink_service::problem::{Kind, Problem};
 use http::{StatusCode, Uri, header};
 use serde_json::{Map, Value, json};
 
-/// Prefix of the types of Shlink's problems.
+/// Prefix of the types of Shlink's problems, from version 3 on.
 const TYPE: &str = "https://shlink.io/api/error/";
 
-/// Base path of the API.
-const BASE: &str = "/rest/v3/";
+/// The types of problems in versions 1 and 2, by the last part of today's.
+const OLDER_TYPES: [(&str, &str); 11] = [
+    ("invalid-data", "INVALID_ARGUMENT"),
+    ("invalid-api-key", "INVALID_API_KEY"),
+    ("missing-authentication", "INVALID_AUTHORIZATION"),
+    ("forbidden-tag-operation", "FORBIDDEN_OPERATION"),
+    ("not-found", "NOT_FOUND"),
+    ("short-url-not-found", "INVALID_SHORTCODE"),
+    ("tag-not-found", "TAG_NOT_FOUND"),
+    ("domain-not-found", "DOMAIN_NOT_FOUND"),
+    ("non-unique-slug", "INVALID_SLUG"),
+    ("tag-conflict", "TAG_CONFLICT"),
+    ("mercure-not-configured", "MERCURE_NOT_CONFIGURED"),
+];
+
+/// The type of a problem in the version that a path belongs to.
+fn type_of(name: &str, path: &str) -> String {
+    let older = OLDER_TYPES.iter().find(|(today, _)| *today == name);
+    match older.filter(|_| !path.starts_with("/rest/v3/")) {
+        Some((_, older)) => (*older).to_owned(),
+        None => format!("{TYPE}{name}"),
+    }
+}
 
 /// The form in which a problem is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +136,7 @@ pub async fn translate(request: Request, next: Next) -> Response {
         document.extend(link_of(&uri));
     }
     document.extend(details.members);
-    document.insert("type".to_owned(), json!(format!("{TYPE}{}", shown.name)));
+    document.insert("type".to_owned(), json!(type_of(shown.name, uri.path())));
     document.insert("title".to_owned(), json!(shown.title));
     document.insert("status".to_owned(), json!(shown.status.as_u16()));
     document.insert("detail".to_owned(), detail);
@@ -133,7 +155,7 @@ fn shown(problem: &Problem, uri: &Uri, has_key: bool) -> Option<Shown> {
         }
         Kind::Unauthorized if has_key => (401, "invalid-api-key", "Invalid API key"),
         Kind::Unauthorized => (401, "missing-authentication", "Invalid authorization"),
-        Kind::Forbidden if uri.path().starts_with("/rest/v3/tags") => {
+        Kind::Forbidden if below(uri).starts_with("tags") => {
             (403, "forbidden-tag-operation", "Forbidden tag operation")
         }
         Kind::NotFound => (404, "not-found", "Not found"),
@@ -150,11 +172,17 @@ fn shown(problem: &Problem, uri: &Uri, has_key: bool) -> Option<Shown> {
     })
 }
 
+/// The path below the base path of its version.
+fn below(uri: &Uri) -> &str {
+    let mut versions = VERSIONS.iter();
+    let below = versions.find_map(|base| uri.path().strip_prefix(base)?.strip_prefix('/'));
+    below.unwrap_or_default()
+}
+
 /// Code and domain of the link that a request names.
 fn link_of(uri: &Uri) -> Map<String, Value> {
     let mut members = Map::new();
-    let mut segments = uri.path().strip_prefix(BASE).unwrap_or_default().split('/');
-    let code = segments.nth(1).unwrap_or_default();
+    let code = below(uri).split('/').nth(1).unwrap_or_default();
     members.insert("shortCode".to_owned(), json!(code));
     let query = uri.query().unwrap_or_default();
     let mut pairs = url::form_urlencoded::parse(query.as_bytes());
@@ -198,6 +226,14 @@ mod tests {
         ] {
             assert_eq!(name(kind, path, has_key), expected, "{kind:?} {path}");
         }
+    }
+
+    #[test]
+    fn problem_when_of_an_older_version_has_its_type() {
+        let types = ["/rest/v1/tags", "/rest/v2/tags", "/rest/v3/tags"];
+        let types = types.map(|path| type_of("tag-conflict", path));
+        let today = "https://shlink.io/api/error/tag-conflict";
+        assert_eq!(types, ["TAG_CONFLICT", "TAG_CONFLICT", today]);
     }
 
     #[test]

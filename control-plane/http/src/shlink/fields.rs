@@ -1,9 +1,12 @@
-//! Fields from Shlink's clients that the admin API does not accept as they are.
+//! Requests as Shlink's clients write them, in the form that the admin API reads: what Shlink makes of values before it looks
+//! at them, and PHP's spellings of lists.
 
 use crate::app::App;
 use crate::auth::Caller;
 use axum::extract::{FromRequestParts, Path};
+use edgelink_model::timestamp::lenient;
 use edgelink_service::fields::{Fields, Reason};
+use edgelink_service::link_list;
 use edgelink_service::problem::{FieldError, Kind, Problem};
 use edgelink_service::tenant_links::TenantLinks;
 use edgelink_service::values;
@@ -12,6 +15,9 @@ use edgelink_wire::{Code, Domain, LinkKey};
 use http::request::Parts;
 use serde_json::{Map, Value};
 use std::sync::Arc;
+
+/// The longest title in characters.
+const MAX_TITLE: usize = 512;
 
 /// Name of the default domain in filters.
 const DEFAULT_DOMAIN: &str = "DEFAULT";
@@ -23,7 +29,7 @@ impl FromRequestParts<Arc<App>> for Named {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let fields = Fields::of_query(parts.uri.query())?;
+        let fields = query(parts.uri.query(), &[])?;
         let path = Path::<String>::from_request_parts(parts, app).await;
         let Path(text) = path.map_err(|_| Problem::new(Kind::NotFound))?;
         Ok(Self(text, fields))
@@ -59,6 +65,104 @@ pub(super) fn domain(value: &Value, links: &TenantLinks<'_>) -> Result<Domain, R
     }
 }
 
+/// The parameters of a query, of which `lists` are lists. Parameters without a value count as missing, and PHP's `tags[0]` as
+/// `tags[]`.
+pub(super) fn query(query: Option<&str>, lists: &[&str]) -> Result<Fields, Problem> {
+    let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let pairs = pairs.filter(|(_, value)| !value.is_empty());
+    let pairs = pairs.map(|(name, value)| {
+        let list = name.strip_suffix(']').and_then(|name| name.split_once('['));
+        match list {
+            Some((list, index)) if index.bytes().all(|digit| digit.is_ascii_digit()) => {
+                (format!("{list}[]"), value)
+            }
+            _ => (name.into_owned(), value),
+        }
+    });
+    let plain = url::form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(pairs)
+        .finish();
+    Fields::of_query_with(Some(&plain), lists)
+}
+
+/// A flag, in PHP's spellings too.
+pub(super) fn flag(value: &Value) -> Result<bool, Reason> {
+    match values::text(value)? {
+        "1" => Ok(true),
+        "0" => Ok(false),
+        _ => values::query_flag(value),
+    }
+}
+
+/// A time in unix seconds: of RFC 3339, or a date alone, or without an offset, or with one without a colon.
+pub(super) fn time(value: &Value) -> Result<u64, Reason> {
+    let text = values::text(value)?;
+    let lenient = lenient::parsed(text).and_then(|time| u64::try_from(time.unix_timestamp()).ok());
+    lenient.map_or_else(|| values::time(value), Ok)
+}
+
+/// A tag as Shlink stores it: trimmed, in lower case, with dashes for spaces.
+pub(super) fn tag(text: &str) -> String {
+    text.trim().to_lowercase().replace(' ', "-")
+}
+
+/// The tags of a filter, as Shlink stores them.
+pub(super) fn filter_tags(value: &Value) -> Result<Vec<String>, Reason> {
+    link_list::filter_tags(&tags(value))
+}
+
+fn tags(value: &Value) -> Value {
+    let tags = value.as_array().map_or(&[][..], Vec::as_slice);
+    let normal = |value: &Value| match value {
+        Value::String(text) => Value::from(tag(text)),
+        other => other.clone(),
+    };
+    if value.is_array() {
+        tags.iter().map(normal).collect()
+    } else {
+        value.clone()
+    }
+}
+
+/// Changes the fields of a short URL as Shlink does: it cuts titles, makes slugs and tags of texts, reads more forms of times,
+/// and takes an empty text for none. `validateUrl`, which it has no more, is dropped.
+fn normalize(object: &mut Map<String, Value>) {
+    object.remove("validateUrl");
+    if let (Some(Value::String(prefix)), Some(Value::String(slug))) =
+        (object.get("pathPrefix"), object.get("customSlug"))
+    {
+        let slug = format!("{prefix}{slug}");
+        object.insert("customSlug".to_owned(), slug.into());
+        object.remove("pathPrefix");
+    }
+    for name in ["title", "domain", "validSince", "validUntil", "customSlug"] {
+        if object.get(name) == Some(&Value::from("")) {
+            object.insert(name.to_owned(), Value::Null);
+        }
+    }
+    let mut change = |name: &str, changed: fn(&str) -> Option<String>| {
+        let text = object.get(name).and_then(Value::as_str);
+        if let Some(changed) = text.and_then(changed) {
+            object.insert(name.to_owned(), changed.into());
+        }
+    };
+    for name in ["validSince", "validUntil"] {
+        change(name, |text| lenient::parsed(text).and_then(lenient::shown));
+    }
+    change("title", |title| {
+        let end = title.char_indices().nth(MAX_TITLE);
+        let cut = end.map_or(title, |(end, _)| &title[..end]);
+        Some(cut.trim().to_owned())
+    });
+    change("customSlug", |slug| {
+        Some(slug.trim().replace([' ', '/'], "-"))
+    });
+    if let Some(listed) = object.get("tags") {
+        let normal = tags(listed);
+        object.insert("tags".to_owned(), normal);
+    }
+}
+
 /// Parses the number of a page, or of its items.
 pub(super) fn number(value: &Value, most: usize) -> Result<usize, Reason> {
     let text = values::text(value)?;
@@ -69,12 +173,13 @@ pub(super) fn number(value: &Value, most: usize) -> Result<usize, Reason> {
         .ok_or_else(|| Reason::Owned(format!("must be a number of 1 to {most}")))
 }
 
-/// Takes the field of a short URL out of `object` that the admin API does not have. Returns the error if the field asks for
+/// Brings the fields of a short URL into the form of the admin API, and takes that out of `object` which it does not have. Returns the error if the field asks for
 /// anything but the behaviour we have anyway.
 pub(super) fn take_foreign(
     object: &mut Map<String, Value>,
     links: &LinksConfig,
 ) -> Option<FieldError> {
+    normalize(object);
     let length = object.remove("shortCodeLength")?;
     if length.is_null() || length.as_u64() == Some(links.code_length.into()) {
         return None;
@@ -102,6 +207,39 @@ pub(super) fn unless_wrong<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn query_when_phps_is_read_as_its_lists() {
+        let read = |text: &str| query(Some(text), &["tags[]"]).ok();
+        for text in [
+            "tags[0]=a&tags[1]=b&x=",
+            "tags%5B%5D=a&tags%5B12%5D=b",
+            "tags[]=a&tags[]=b",
+        ] {
+            let mut fields = read(text).unwrap();
+            let tags = fields.optional("tags[]", filter_tags);
+            assert_eq!(tags, Some(vec!["a".to_owned(), "b".to_owned()]), "{text}");
+            assert!(fields.finish().is_ok());
+        }
+        let other = read("tags[a]=b").unwrap();
+        assert!(other.finish().is_err());
+    }
+
+    #[test]
+    fn short_url_when_normalized_is_as_shlink_makes_it() {
+        let Value::Object(mut object) = serde_json::json!({
+            "title": format!("  {}", "ü".repeat(600)), "customSlug": " my slug/x ", "domain": "", "validateUrl": true,
+            "tags": [" Spring Sale", "B", 1], "validUntil": "2030-12-12", "validSince": "2020-01-01T00:00:00+0100",
+        }) else {
+            unreachable!("an object")
+        };
+        normalize(&mut object);
+        let expected = serde_json::json!({
+            "title": "ü".repeat(510), "customSlug": "my-slug-x", "domain": null, "tags": ["spring-sale", "b", 1],
+            "validUntil": "2030-12-12T00:00:00Z", "validSince": "2020-01-01T00:00:00+01:00",
+        });
+        assert_eq!(Value::Object(object), expected);
+    }
 
     #[test]
     fn number_when_out_of_range_is_refused() {

@@ -1,7 +1,7 @@
 //! `GET /short-urls`.
 
 use super::failure::Failure;
-use super::fields::domain;
+use super::fields::{domain, filter_tags, flag, query as parameters, time};
 use super::pages::{Pagination, RequestedPage};
 use super::view::ShortUrl;
 use crate::app::ApiCall;
@@ -10,7 +10,7 @@ use axum::extract::RawQuery;
 use axum::response::{IntoResponse, Response};
 use edgelink_model::links::model::Link;
 use edgelink_model::tenancy::Scope;
-use edgelink_service::fields::{Fields, Reason};
+use edgelink_service::fields::Reason;
 use edgelink_service::link_list as admin_list;
 use edgelink_service::numbered::{
     ListOrder, ListQuery, MAX_NUMBERED, NumberedPage, NumberedQuery, SortBy,
@@ -69,33 +69,31 @@ fn parse(
     scope: Scope,
     config: &TenantLinks<'_>,
 ) -> Result<(NumberedQuery, RequestedPage), Problem> {
-    let mut fields = Fields::of_query_with(query, &LISTS)?;
+    let mut fields = parameters(query, &LISTS)?;
     let page = RequestedPage::read(&mut fields, DEFAULT_SIZE, MAX_SIZE);
     let order = fields.optional("orderBy", order).unwrap_or_default();
     let domain = fields.optional("domain", |value| domain(value, config));
     let by_code = order.sort == Some(SortBy::ShortCode);
     let list = ListQuery {
-        tags: fields
-            .optional("tags[]", admin_list::filter_tags)
-            .unwrap_or_default(),
+        tags: fields.optional("tags[]", filter_tags).unwrap_or_default(),
         tags_mode: fields
             .optional("tagsMode", admin_list::tags_mode)
             .unwrap_or_default(),
         exclude_tags: fields
-            .optional("excludeTags[]", admin_list::filter_tags)
+            .optional("excludeTags[]", filter_tags)
             .unwrap_or_default(),
         exclude_mode: fields
             .optional("excludeTagsMode", admin_list::tags_mode)
             .unwrap_or_default(),
         hides_expired: fields
-            .optional("excludePastValidUntil", values::query_flag)
+            .optional("excludePastValidUntil", flag)
             .unwrap_or_default(),
         hides_used_up: fields
-            .optional("excludeMaxVisitsReached", values::query_flag)
+            .optional("excludeMaxVisitsReached", flag)
             .unwrap_or_default(),
-        created_from: fields.optional("startDate", values::time).map(millis),
+        created_from: fields.optional("startDate", time).map(millis),
         created_before: fields
-            .optional("endDate", values::time)
+            .optional("endDate", time)
             .map(|last| millis(last.saturating_add(1))),
         search: fields.optional("searchTerm", admin_list::search),
         order: match (order.sort, order.is_descending) {

@@ -17,10 +17,13 @@ pub(super) struct RequestedPage {
 }
 
 impl RequestedPage {
-    /// Reads the parameters `page` and `itemsPerPage`.
+    /// Reads the parameters `page` and `itemsPerPage`. A page has at most `max_size` items, and as many if -1 asks for all.
     pub(super) fn read(fields: &mut Fields, default_size: usize, max_size: usize) -> Self {
         let page = fields.optional("page", |value| number(value, MAX_PAGE));
-        let size = fields.optional("itemsPerPage", |value| number(value, max_size));
+        let size = fields.optional("itemsPerPage", |value| match value.as_str() {
+            Some("-1") => Ok(max_size),
+            _ => number(value, usize::MAX).map(|size| size.min(max_size)),
+        });
         Self {
             number: page.unwrap_or(1),
             size: size.unwrap_or(default_size),

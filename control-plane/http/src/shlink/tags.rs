@@ -1,6 +1,7 @@
 //! `/tags`.
 
 use super::failure::Failure;
+use super::fields::query as parameters;
 use super::list::is_descending;
 use super::pages::RequestedPage;
 use super::view::VisitsSummary;
@@ -137,7 +138,7 @@ pub(super) async fn delete(
     ApiCall { app, caller }: ApiCall,
     RawQuery(query): RawQuery,
 ) -> Result<StatusCode, Failure> {
-    let mut fields = Fields::of_query_with(query.as_deref(), &["tags[]"])?;
+    let mut fields = parameters(query.as_deref(), &["tags[]"])?;
     let tags = fields.required("tags[]", values::tags);
     fields.finish()?;
     for tag in tags.unwrap_or_default() {
@@ -169,7 +170,7 @@ async fn replace(app: &App, caller: &Caller, tag: &str, by: Option<&str>) -> Res
 
 impl WantedTags {
     fn parse(query: Option<&str>, most: usize, by: &[By]) -> Result<Self, Problem> {
-        let mut fields = Fields::of_query(query)?;
+        let mut fields = parameters(query, &[])?;
         let wanted = Self {
             page: RequestedPage::read(&mut fields, most, most),
             search: fields.optional("searchTerm", values::string),
@@ -201,7 +202,7 @@ impl TagOrder {
         let by = match field {
             "tag" => Some(By::Tag),
             "shortUrlsCount" => Some(By::Links),
-            "visits" | "nonBotVisits" => Some(By::Visits),
+            "visits" | "nonBotVisits" | "visitsCount" => Some(By::Visits),
             _ => None,
         };
         let by = by.filter(|by| allowed.contains(by));

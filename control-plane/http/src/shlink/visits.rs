@@ -4,7 +4,7 @@
 //! visitor was sent to is not stored.
 
 use super::failure::Failure;
-use super::fields::{Named, NamedLink, domain};
+use super::fields::{Named, NamedLink, domain, flag, query as parameters, time as time_of};
 use super::pages::RequestedPage;
 use super::tags;
 use super::view::{VisitsSummary, time};
@@ -72,9 +72,9 @@ struct WantedVisits {
 
 impl WantedVisits {
     fn read(fields: &mut Fields) -> Self {
-        let from = fields.optional("startDate", values::time);
-        let to = fields.optional("endDate", values::time);
-        let excludes_bots = fields.optional("excludeBots", values::query_flag);
+        let from = fields.optional("startDate", time_of);
+        let to = fields.optional("endDate", time_of);
+        let excludes_bots = fields.optional("excludeBots", flag);
         Self {
             page: RequestedPage::read(fields, MAX_SIZE, MAX_SIZE),
             from: from.unwrap_or_default(),
@@ -205,7 +205,7 @@ pub(super) async fn non_orphan(
     ApiCall { app, caller }: ApiCall,
     extract::RawQuery(query): extract::RawQuery,
 ) -> Result<Json<Value>, Failure> {
-    let mut fields = Fields::of_query(query.as_deref())?;
+    let mut fields = parameters(query.as_deref(), &[])?;
     let wanted = WantedVisits::read(&mut fields);
     let domain = fields.optional("domain", |value| {
         domain(value, &app.links.of_tenant(&caller))
@@ -223,7 +223,7 @@ pub(super) async fn orphan(
     ApiCall { app, caller }: ApiCall,
     extract::RawQuery(query): extract::RawQuery,
 ) -> Result<Json<Value>, Failure> {
-    let mut fields = Fields::of_query(query.as_deref())?;
+    let mut fields = parameters(query.as_deref(), &[])?;
     let wanted = WantedVisits::read(&mut fields);
     let domain = fields.optional("domain", |value| {
         domain(value, &app.links.of_tenant(&caller))
