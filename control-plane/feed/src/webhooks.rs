@@ -190,6 +190,11 @@ impl Deliverer {
     }
 }
 
+/// True if the endpoint is gone for good: it wants no further requests, as Standard Webhooks has it.
+fn is_gone(outcome: &AttemptOutcome) -> bool {
+    outcome.response_status == Some(410)
+}
+
 impl Work {
     /// Attempts the due deliveries of a webhook, for a turn.
     async fn take_turn(&self, webhook_id: u64) {
@@ -251,16 +256,20 @@ impl Work {
         outcomes: &[(u64, AttemptOutcome)],
     ) -> Result<(), StoreError> {
         let probes = (failures + 1).saturating_sub(MANY_FAILURES).max(1);
+        let is_gone = outcomes.iter().any(|(_, outcome)| is_gone(outcome));
+        let disable_after = self.settings.disable_after_seconds * 1000;
         let policy = FailurePolicy {
             pause_millis: self.pause(probes, self.settings.longest_probe_pause_ms),
-            disable_after_millis: self.settings.disable_after_seconds * 1000,
+            disable_after_millis: if is_gone { 0 } else { disable_after },
         };
         let noted = self.store.note_attempts(webhook_id, outcomes, policy);
         if noted.await? {
-            counter!(WEBHOOKS_DISABLED, "reason" => "failing").increment(1);
+            let reason = if is_gone { "gone" } else { "failing" };
+            counter!(WEBHOOKS_DISABLED, "reason" => reason).increment(1);
             tracing::warn!(
                 webhook_id,
-                "webhook disabled: it has failed for webhooks.disable_after_seconds"
+                reason,
+                "webhook disabled: its endpoint is gone, or has failed for webhooks.disable_after_seconds"
             );
         }
         Ok(())
@@ -270,9 +279,12 @@ impl Work {
     async fn attempt(&self, webhook: &WebhookRow, delivery: &Delivery) -> (u64, AttemptOutcome) {
         let mut outcome = self.sender.send(webhook, delivery).await;
         let failures = delivery.attempts + 1;
-        let is_last = failures >= self.settings.max_attempts;
+        let is_last = failures >= self.settings.max_attempts || is_gone(&outcome);
+        // The endpoint may have asked for a longer pause.
+        let asked = outcome.retry_in.take();
         if outcome.error.is_some() && !is_last {
-            outcome.retry_in = Some(self.pause(failures, self.settings.longest_pause_ms));
+            let pause = self.pause(failures, self.settings.longest_pause_ms);
+            outcome.retry_in = Some(pause.max(asked.unwrap_or(0)));
         }
         let label = match (&outcome.error, is_last) {
             (None, _) => "delivered",

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use edgelink_model::clock;
 use edgelink_settings::config::WebhooksConfig;
 use edgelink_store::{AttemptOutcome, Delivery, WebhookRow};
-use http::{Request, StatusCode, header};
+use http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::Full;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -20,12 +20,16 @@ use std::error::Error;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use std::vec::IntoIter;
 use tower::util::BoxCloneSyncService;
 use url::{Host, Url};
 
 /// The longest URL in bytes.
 const MAX_URL_LENGTH: usize = 2000;
+
+/// The longest time that an endpoint may ask not to be bothered.
+const LONGEST_WISH: Duration = Duration::from_hours(24);
 
 /// Longest stored reason of a failure, in bytes.
 const MAX_REASON_LENGTH: usize = 200;
@@ -65,38 +69,62 @@ impl Sender {
     /// Sends a delivery to a webhook.
     pub(super) async fn send(&self, webhook: &WebhookRow, delivery: &Delivery) -> AttemptOutcome {
         let answer = self.request(webhook, delivery).await;
-        let (response_status, error) = match answer {
-            Ok(status) if status.is_success() => (Some(status.as_u16()), None),
-            Ok(status) => {
-                let error = format!("the answer is {}", status.as_u16());
-                (Some(status.as_u16()), Some(error))
+        let (answer, error) = match answer {
+            Ok(answer) if answer.status.is_success() => (Some(answer), None),
+            Ok(answer) => {
+                let error = format!("the answer is {}", answer.status.as_u16());
+                (Some(answer), Some(error))
             }
             Err(error) => (None, Some(cut(&error))),
         };
         AttemptOutcome {
-            response_status,
+            response_status: answer.map(|answer| answer.status.as_u16()),
             error,
-            retry_in: None,
+            retry_in: answer.and_then(|answer| answer.retry_after),
         }
     }
 
-    /// Sends the request; the status of the response, or the reason why there is none.
+    /// Sends the request, and reads the head of the response; the reason if there is none.
     async fn request(
         &self,
         webhook: &WebhookRow,
         delivery: &Delivery,
-    ) -> Result<StatusCode, String> {
+    ) -> Result<AnswerHead, String> {
         // The settings may have changed since the webhook was created.
         let url = WebhookUrl::parse(&webhook.url, &self.settings);
         url.map_err(|error| format!("the URL {error}"))?;
         let request = request(webhook, delivery).map_err(|error| error.to_string())?;
         let answer = tokio::time::timeout(self.settings.timeout_ms, self.http.request(request));
         match answer.await {
-            Ok(Ok(answer)) => Ok(answer.status()),
+            Ok(Ok(answer)) => Ok(AnswerHead {
+                status: answer.status(),
+                retry_after: retry_after(answer.headers()),
+            }),
             Ok(Err(error)) => Err(root_cause(&error)),
             Err(_) => Err("there was no answer in time".to_owned()),
         }
     }
+}
+
+/// The head of a response.
+#[derive(Clone, Copy, Debug)]
+struct AnswerHead {
+    status: StatusCode,
+    /// Milliseconds for which no further request is wanted, at most [`LONGEST_WISH`].
+    retry_after: Option<u64>,
+}
+
+/// Reads the header `Retry-After` (RFC 9110, section 10.2.3): seconds, or a date.
+fn retry_after(headers: &HeaderMap) -> Option<u64> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    let wish = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let date = httpdate::parse_http_date(text).ok()?;
+            date.duration_since(SystemTime::now()).unwrap_or_default()
+        }
+    };
+    u64::try_from(wish.min(LONGEST_WISH).as_millis()).ok()
 }
 
 fn request(webhook: &WebhookRow, delivery: &Delivery) -> Result<Request<Full<Bytes>>, http::Error> {
@@ -280,6 +308,24 @@ mod tests {
         );
         let accepted = tokio::time::timeout(std::time::Duration::ZERO, listener.accept());
         assert!(accepted.await.is_err());
+    }
+
+    #[test]
+    fn retry_after_when_sent_is_read_in_both_forms() {
+        let read = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RETRY_AFTER, text.parse().unwrap());
+            retry_after(&headers)
+        };
+        assert_eq!(read("120"), Some(120_000));
+        assert_eq!(read("Wed, 21 Oct 2015 07:28:00 GMT"), Some(0));
+        let day = Some(24 * 60 * 60 * 1000);
+        assert_eq!(read("99999999"), day);
+        assert_eq!(read("Fri, 21 Oct 2095 07:28:00 GMT"), day);
+        for text in ["", "-1", "soon", "1.5"] {
+            assert_eq!(read(text), None, "{text}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new()), None);
     }
 
     fn webhook(url: &str) -> WebhookRow {

@@ -150,7 +150,7 @@ metrics! {
     /// For how long the delivery to an active webhook that is due longest is due, where this replica delivers; otherwise 0.
     WEBHOOK_AGE: Gauge "edgelink_webhook_age_seconds";
     /// Webhooks disabled: they have failed for `webhooks.disable_after_seconds`, or more than `webhooks.max_waiting` deliveries wait.
-    WEBHOOKS_DISABLED: Counter "edgelink_webhooks_disabled_total", "`reason` (failing, full)";
+    WEBHOOKS_DISABLED: Counter "edgelink_webhooks_disabled_total", "`reason` (failing, full, gone)";
     /// Spans of sampled requests; `full`: lost, because `telemetry.max_queued_spans` waited, `failed`: lost, because the collector did not
     /// take them.
     SPANS: Counter "edgelink_spans_total", "`outcome` (sent, full, failed)";
