@@ -157,6 +157,10 @@ pub fn no_code(app: &App, request: &Request) -> Response {
     };
     if is_orphan(request.uri().path().as_bytes()) {
         note_orphan(app, request, domain, OrphanKind::Regular404);
+        let elsewhere = domains.targets(domain).not_found;
+        if let Some(elsewhere) = elsewhere.and_then(|target| found(target, Outcome::NotFound)) {
+            return elsewhere;
+        }
     }
     page(app, Outcome::NotFound, domains.brand(domain))
 }

@@ -18,7 +18,7 @@ use crate::time::Moment;
 use edgelink_wire::clicks::attributes::is_orphan;
 use edgelink_wire::clicks::events::OrphanKind;
 use edgelink_wire::domain::without_defaults;
-use edgelink_wire::{Domain, Outcome, Record};
+use edgelink_wire::{Domain, Record};
 use std::sync::Arc;
 
 /// Reason why a request has no domain.
@@ -231,7 +231,8 @@ impl Edge {
         }
     }
 
-    /// Answers a request for `/` if its domain has a target for it. All other requests that are not for a link pass.
+    /// Answers a request for `/`, or for a path that no link can have, if its domain has a target for it. All other requests that
+    /// are not for a link pass.
     #[cold]
     pub(super) fn answer_root(
         &mut self,
@@ -244,7 +245,8 @@ impl Edge {
         if self.event_rules.has_orphans() && self.here.unknown_codes == UnknownCodes::NotFound {
             self.note_orphan(client, head);
         }
-        if !is_root(head.path) {
+        let is_root = is_root(head.path);
+        if !is_root && !self.refuses_path(head.path) {
             return Step::Pass;
         }
         let domain = domain_of(head.authority, &self.here, &self.api_domains, self.now);
@@ -254,12 +256,32 @@ impl Edge {
             domain => domain.ok(),
         };
         let targets = domain.and_then(|domain| self.api_domains.targets(domain.as_bytes()));
-        let Some(root) = targets.and_then(|targets| targets.root.as_deref()) else {
+        let target = targets.and_then(|targets| {
+            let target = if is_root {
+                &targets.root
+            } else {
+                &targets.not_found
+            };
+            target.as_deref()
+        });
+        let Some(target) = target else {
             return Step::Pass;
         };
-        let counted = Metric::Requests(Tier::Domain, Outcome::Redirect);
-        self.counts.count(counted);
-        Step::Answer(Answer::root(root, &self.here), None)
+        let answer = if is_root {
+            Answer::root(target, &self.here)
+        } else {
+            Answer::not_found(Tier::Domain, &self.here).instead(Some(target))
+        };
+        self.counts
+            .count(Metric::Requests(Tier::Domain, answer.outcome()));
+        Step::Answer(answer, None)
+    }
+
+    /// True if the path can belong to no link, and to nothing else behind the proxy.
+    fn refuses_path(&self, path: &[u8]) -> bool {
+        self.here.unknown_codes == UnknownCodes::NotFound
+            && self.here.prefix() == "/"
+            && is_orphan(path)
     }
 
     /// True if the path is the one of readiness probes, and the worker is not ready.

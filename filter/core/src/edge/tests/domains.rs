@@ -152,8 +152,16 @@ fn domain_when_in_the_snapshot_has_links_of_its_own() {
         to("https://brand/", "domain")
     );
     assert_eq!(world.visit_host("go.example", "/"), Passed);
-    assert_eq!(world.visit_host("brand.example", "/a/b"), Passed);
+    let nowhere = to("https://brand/none", "domain");
+    for path in ["/a/b", "/sale.", "/sale)", "/a/b?c"] {
+        assert_eq!(world.visit_host("brand.example", path), nowhere, "{path}");
+    }
+    for path in ["/robots.txt", "/.well-known/x", "/api/v1/links"] {
+        assert_eq!(world.visit_host("brand.example", path), Passed, "{path}");
+    }
+    assert_eq!(world.visit_host("go.example", "/a/b"), Passed);
     assert_eq!(world.counted("requests.domain.redirect"), 2);
+    assert_eq!(world.counted("requests.domain.not_found"), 4);
     assert_eq!(
         world.counted("lru_entries"),
         1,
