@@ -6,6 +6,7 @@
 //! [`explain`] work on that form, at the edge, in the control plane, and in its dry runs.
 
 mod address;
+mod city;
 mod criterion;
 mod encoded;
 mod evaluate;

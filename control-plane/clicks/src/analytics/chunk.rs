@@ -244,19 +244,22 @@ impl Columns {
         self.ids.retain(|(row, _)| *row < rows);
     }
 
-    /// Gives clicks with attributes the UTM parameters of their target where the visitor's query had none.
-    pub(super) fn take_campaigns(&mut self, links: &[FollowedLink]) {
-        if links.iter().all(|link| link.campaigns.is_empty()) {
+    /// Gives clicks with attributes the UTM parameters of their target where the visitor's query had none. `empty` is the number of
+    /// the text that stands for a parameter without a value.
+    pub(super) fn take_campaigns(&mut self, links: &[FollowedLink], empty: Option<u32>) {
+        if empty.is_none() && links.iter().all(|link| link.campaigns.is_empty()) {
             return;
         }
         for row in (0..self.len()).filter(|row| self.is_described[*row]) {
             let campaigns = &links[self.link[row] as usize].campaigns;
-            let Some(campaign) = campaigns.get(usize::from(self.rule[row])) else {
-                continue;
-            };
+            let campaign = campaigns.get(usize::from(self.rule[row]));
+            let campaign = campaign.copied().unwrap_or_default();
             for (column, number) in self.texts[UTMS..].iter_mut().zip(campaign) {
-                if column[row] == 0 {
-                    column[row] = *number;
+                let found = &mut column[row];
+                if *found == 0 {
+                    *found = number;
+                } else if Some(*found) == empty {
+                    *found = 0;
                 }
             }
         }

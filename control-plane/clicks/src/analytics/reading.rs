@@ -10,6 +10,7 @@ use edgelink_model::runtime::aside;
 use edgelink_model::tenancy::FIRST_TENANT;
 use edgelink_store::{ClickedDomain, StoreError};
 use edgelink_wire::RecordError;
+use edgelink_wire::clicks::attributes::EMPTY;
 use edgelink_wire::clicks::events::{Event, Events, Kind, MAX_TEXT, OrphanKind};
 use edgelink_wire::clicks::{ClickBatch, decode_frames};
 use foldhash::fast::RandomState;
@@ -276,7 +277,10 @@ impl UnresolvedClicks {
     fn add_orphan(&mut self, kind: OrphanKind, url: u32, click: &NewClick) {
         let texts = &self.chunk.texts;
         let [country, city, referrer, language, utm @ ..] =
-            click.texts.map(|text| texts.shared(text));
+            click.texts.map(|text| match texts.shared(text) {
+                text if text.as_bytes() == EMPTY => Arc::default(),
+                text => text,
+            });
         let user_agent = &self.chunk.agents[click.agent as usize];
         let described = Described {
             status: click.status,
@@ -400,7 +404,10 @@ async fn find(chunk: &mut Chunk, resolver: &LinkResolver) -> Result<(), StoreErr
             (None, None) => {}
         }
     }
-    clicks.take_campaigns(links);
+    clicks.take_campaigns(
+        links,
+        str::from_utf8(EMPTY).ok().and_then(|text| texts.find(text)),
+    );
     for orphan in orphans {
         if let Some(domain) = domains.get(host(&orphan.url)) {
             orphan.domain_id = domain.id;

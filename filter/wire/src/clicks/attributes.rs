@@ -186,8 +186,12 @@ fn without_port(authority: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
+/// The value of a UTM parameter that the query of a click has without a value: the target gets it so, whatever it says itself.
+pub const EMPTY: &[u8] = b" ";
+
 /// The UTM parameters of a query (without its `?`), in the order of [`super::events::Attributes::utm`], as ranges of `room`,
-/// where their values are written, decoded, up to the first control character. If a name occurs twice, the last value counts.
+/// where their values are written, decoded, up to the first control character. If a name occurs twice, the last value counts. A
+/// parameter that has an equals sign and no value is [`EMPTY`], unlike a missing one.
 pub fn utm(query: &[u8], room: &mut Vec<u8>) -> [Range<usize>; UTM] {
     let mut found = [const { 0..0 }; UTM];
     room.clear();
@@ -206,6 +210,9 @@ pub fn utm(query: &[u8], room: &mut Vec<u8>) -> [Range<usize>; UTM] {
             let start = room.len();
             let text = decoded(value).take_while(|byte| !byte.is_ascii_control());
             room.extend(text.take(MAX_TEXT));
+            if room.len() == start {
+                room.extend(EMPTY);
+            }
             *place = start..room.len();
         }
     }
@@ -339,9 +346,9 @@ mod tests {
         let query = b"utm_term=a&x=1&utm_source=News%20letter+1&utm_source=late&utm_medium&utm_content=&utm_other=x&utm_campaign=%ff";
         let mut room = b"of before".to_vec();
         let found = utm(query, &mut room).map(|range| &room[range]);
-        assert_eq!(found, [&b"late"[..], b"", b"\xff", b"a", b""]);
+        assert_eq!(found, [&b"late"[..], b"", b"\xff", b"a", EMPTY]);
         let found = utm(b"utm_source=a%20b%00c&utm_term=%0ad", &mut room).map(|range| &room[range]);
-        assert_eq!((found[0], found[3]), (&b"a b"[..], &b""[..]));
+        assert_eq!((found[0], found[3]), (&b"a b"[..], EMPTY));
         let long = [b"utm_source=", &[b'a'; 9_000][..], b"&utm_term=b"].concat();
         let found = utm(&long, &mut room);
         assert_eq!(

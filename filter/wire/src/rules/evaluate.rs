@@ -4,7 +4,7 @@ use super::criterion::Criterion;
 use super::encoded::Rules;
 use super::words::{Browser, Device};
 use super::written::{MAX_HEADER_BYTES, MAX_QUERY_BYTES};
-use super::{language, user_agent};
+use super::{city, language, user_agent};
 use crate::click_id::ClickId;
 use crate::query::{decoded, last_value};
 use siphasher::sip::SipHasher24;
@@ -159,7 +159,7 @@ impl<'v, V: Visitor> Facts<'v, V> {
                 .address()
                 .is_some_and(|address| pattern.includes(address)),
             Criterion::Country(wanted) => self.visitor.country().eq_ignore_ascii_case(&wanted),
-            Criterion::City(wanted) => self.visitor.city().eq_ignore_ascii_case(wanted),
+            Criterion::City(wanted) => city::is_same(self.visitor.city(), wanted),
             Criterion::BeforeDate(time) => self.visitor.now() < time,
             Criterion::AfterDate(time) => self.visitor.now() >= time,
             Criterion::Weight(per_cent) => self.draw(index) < per_cent,

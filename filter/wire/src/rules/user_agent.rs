@@ -10,7 +10,10 @@ pub(super) fn device(user_agent: &[u8]) -> Option<Device> {
         Some(match word {
             // Windows Phone claimed to be Android and iPhone too.
             b"Phone" => (0, None),
-            b"iPhone" | b"iPad" | b"iPod" => (1, Some(Device::Ios)),
+            // Browsers of iOS name themselves where they ask for pages of computers, and claim to be a Mac.
+            b"iPhone" | b"iPad" | b"iPod" | b"CriOS" | b"FxiOS" | b"EdgiOS" | b"OPiOS" => {
+                (1, Some(Device::Ios))
+            }
             b"Android" => (2, Some(Device::Android)),
             b"CrOS" => (3, Some(Device::Chromeos)),
             b"Windows" => (4, Some(Device::Windows)),
@@ -61,29 +64,43 @@ const BOT_STEMS: [&[u8]; 11] = [
 ];
 
 /// Names of programs and services that fetch links their users have not opened, in lower case.
-const BOT_WORDS: [&[u8]; 32] = [
+const BOT_WORDS: [&[u8]; 46] = [
     b"aiohttp",
+    b"akkoma",
     b"axios",
+    b"barracuda",
+    b"cardyb",
     b"curl",
     b"embedly",
     b"facebookcatalog",
     b"faraday",
+    b"friendica",
     b"googleother",
+    b"gotosocial",
     b"guzzlehttp",
     b"httpie",
     b"httpx",
+    b"hubzilla",
     b"iframely",
     b"imgproxy",
+    b"lemmy",
     b"libcurl",
     b"libwww",
     b"lighthouse",
     b"mastodon",
+    b"mattermost",
     b"mediapartners",
+    b"mimecast",
+    b"misskey",
     b"okhttp",
+    b"peertube",
     b"phantomjs",
+    b"pixelfed",
     b"playwright",
+    b"pleroma",
     b"postmanruntime",
     b"powershell",
+    b"proofpoint",
     b"puppeteer",
     b"pycurl",
     b"python",
@@ -97,10 +114,13 @@ const BOT_WORDS: [&[u8]; 32] = [
 ];
 
 /// True for the `User-Agent` of a bot, a link preview or a program. Bots that claim to be browsers are not recognized.
+///
+/// By convention, the address of a page about the bot has a plus in front: `(+https://bot.example/)`.
 #[must_use]
 pub fn is_bot(user_agent: &[u8]) -> bool {
     let beginning = user_agent.get(..MAX_HEADER_BYTES);
-    words(beginning.unwrap_or(user_agent)).any(is_of_bots)
+    let beginning = beginning.unwrap_or(user_agent);
+    words(beginning).any(is_of_bots) || beginning.windows(5).any(|part| part == b"+http")
 }
 
 fn is_of_bots(word: &[u8]) -> bool {
@@ -162,6 +182,12 @@ mod tests {
             "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)",
             "WhatsApp/2.23.20.0",
             "Mozilla/5.0 (Windows NT 6.1; WOW64) SkypeUriPreview Preview/0.5",
+            "Bluesky Cardyb/1.1; +mailto:support@bsky.app",
+            "Misskey/13.14.2 (https://misskey.example)",
+            "Pleroma 2.5.5; https://pleroma.example <admin@pleroma.example>; ",
+            "Pinterest/0.2 (+http://www.pinterest.example/)",
+            "Mimecast-URL-Protect/1.0",
+            "Barracuda Sentinel (EE)",
             "curl/8.8.0",
             "Wget/1.24.5",
             "python-requests/2.32.3",
@@ -199,6 +225,11 @@ mod tests {
         for (user_agent, expected_device, expected_browser) in [
             (format!("{IPHONE} Version/17.5 Mobile/15E148 Safari/604.1"), Some(Device::Ios), Some(Browser::Safari)),
             (format!("{IPHONE} CriOS/126.0.6478.54 Mobile/15E148 Safari/604.1"), Some(Device::Ios), Some(Browser::Chrome)),
+            (
+                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) CriOS/147 Version/11.1.1 Safari/605.1.15".to_owned(),
+                Some(Device::Ios),
+                Some(Browser::Chrome),
+            ),
             (format!("{IPHONE} FxiOS/127.0 Mobile/15E148 Safari/605.1.15"), Some(Device::Ios), Some(Browser::Firefox)),
             (format!("{IPHONE} EdgiOS/125.0 Version/17.0 Mobile/15E148 Safari/604.1"), Some(Device::Ios), Some(Browser::Edge)),
             (format!("{ANDROID} Chrome/126.0.0.0 Mobile Safari/537.36"), Some(Device::Android), Some(Browser::Chrome)),
