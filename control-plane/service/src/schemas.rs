@@ -66,7 +66,7 @@ values! {
     /// Whether bots count.
     Bots: String = ["included", "excluded", "only"];
     /// As what single clicks are sent.
-    Format: String = ["json", "csv", "ndjson"];
+    Format: String = ["json", "csv", "excel", "ndjson"];
     /// Whether one of several tags is enough.
     TagsMode: String = ["any", "all"];
 }

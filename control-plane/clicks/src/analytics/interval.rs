@@ -37,6 +37,10 @@ pub enum Period {
     Quarter,
     /// Today and the 364 days before.
     Year,
+    /// This day.
+    Today,
+    /// This week, which begins with Monday (ISO 8601).
+    WeekToDate,
     /// This month.
     MonthToDate,
     /// This quarter.
@@ -49,12 +53,14 @@ pub enum Period {
 
 impl Period {
     /// All of them, each with its word.
-    pub const ALL: [(Self, &'static str); 9] = [
+    pub const ALL: [(Self, &'static str); 11] = [
         (Self::Day, "24h"),
         (Self::Week, "7d"),
         (Self::Month, "30d"),
         (Self::Quarter, "90d"),
         (Self::Year, "1y"),
+        (Self::Today, "today"),
+        (Self::WeekToDate, "wtd"),
         (Self::MonthToDate, "mtd"),
         (Self::QuarterToDate, "qtd"),
         (Self::YearToDate, "ytd"),
@@ -89,6 +95,14 @@ impl Period {
             Self::Month => before(29),
             Self::Quarter => before(89),
             Self::Year => before(364),
+            Self::Today => today,
+            Self::WeekToDate => before(
+                today
+                    .weekday()
+                    .to_monday_zero_offset()
+                    .unsigned_abs()
+                    .into(),
+            ),
             Self::MonthToDate => today.first_of_month(),
             Self::QuarterToDate => of_month((today.month() - 1) / 3 * 3 + 1),
             Self::YearToDate => of_month(1),
@@ -348,6 +362,9 @@ mod tests {
         let now = "2026-11-22T12:34:56Z";
         for (word, zone, from) in [
             ("24h", "Europe/Berlin", "2026-11-21T13:00:00Z"),
+            ("today", "UTC", "2026-11-22T00:00:00Z"),
+            ("today", "Europe/Berlin", "2026-11-21T23:00:00Z"),
+            ("wtd", "UTC", "2026-11-16T00:00:00Z"),
             ("7d", "UTC", "2026-11-16T00:00:00Z"),
             ("7d", "Europe/Berlin", "2026-11-15T23:00:00Z"),
             ("30d", "Europe/Berlin", "2026-10-23T22:00:00Z"),

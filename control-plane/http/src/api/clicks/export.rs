@@ -39,6 +39,8 @@ pub(crate) enum ExportFormat {
     Json,
     /// A table (RFC 4180).
     Csv,
+    /// Such a table with a byte order mark, without which Excel takes UTF-8 for another encoding.
+    Excel,
     /// An object a line.
     Ndjson,
 }
@@ -172,7 +174,7 @@ async fn export(
     let first = stream::iter([Ok(first)]);
     let body = Body::from_stream(stream::StreamExt::chain(first, rest));
     let (media_type, name) = match format {
-        ExportFormat::Csv => (
+        ExportFormat::Csv | ExportFormat::Excel => (
             "text/csv; charset=utf-8",
             "attachment; filename=\"clicks.csv\"",
         ),
@@ -212,6 +214,11 @@ impl Export {
         let views = clicks.iter().map(view);
         let bytes = match self.format {
             ExportFormat::Csv => table(views, is_first.then_some(self.query.orphans)),
+            ExportFormat::Excel => {
+                let mark = if is_first { "\u{feff}" } else { "" };
+                let table = table(views, is_first.then_some(self.query.orphans));
+                [mark.as_bytes(), &table].concat()
+            }
             _ => lines(views),
         };
         Ok((is_first || !clicks.is_empty()).then(|| bytes.into()))
@@ -262,8 +269,9 @@ fn format(value: &Value) -> Result<ExportFormat, Reason> {
     match values::text(value)? {
         "json" => Ok(ExportFormat::Json),
         "csv" => Ok(ExportFormat::Csv),
+        "excel" => Ok(ExportFormat::Excel),
         "ndjson" => Ok(ExportFormat::Ndjson),
-        _ => Err("must be json, csv or ndjson".into()),
+        _ => Err("must be json, csv, excel or ndjson".into()),
     }
 }
 
