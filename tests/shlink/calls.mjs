@@ -235,7 +235,7 @@ async function listing() {
   assert.equal((await list({ startDate: '2020-01-01T00:00:00+00:00' })).length, 4);
   assert.deepEqual(codes(await shlink.listShortUrls({ domain: 'other.example' })), ['full']);
 
-  await invalid(shlink.listShortUrls({ page: '0', itemsPerPage: 1000 }), 'page', 'itemsPerPage');
+  await invalid(shlink.listShortUrls({ page: '0', itemsPerPage: 0 }), 'page', 'itemsPerPage');
   await invalid(shlink.listShortUrls({ orderBy: { field: 'colour', dir: 'ASC' } }), 'orderBy');
   await invalid(shlink.listShortUrls({ apiKeyName: 'anyone' }), 'apiKeyName');
 }

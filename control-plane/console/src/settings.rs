@@ -1,6 +1,7 @@
 //! The settings of an installation that affect the validity of links, and the checks by them.
 
 use crate::json::Object;
+use edgelink_wire::domain_name;
 use edgelink_wire::rules::{self, Rule, RuleError};
 use edgelink_wire::target::{HostPattern, TargetRules, TargetUrl};
 use edgelink_wire::{Code, Domain};
@@ -46,7 +47,7 @@ impl ConsoleSettings {
     /// # Errors
     /// The reason why it is refused.
     pub fn check_domain(&self, text: &str) -> Result<String, String> {
-        let domain = Domain::parse(text).map_err(|error| error.to_string())?;
+        let domain = domain_name::parse(text).map_err(|error| error.to_string())?;
         if self.domains.contains(&domain) || self.made_domains.contains(&domain) {
             Ok(domain.to_string())
         } else {

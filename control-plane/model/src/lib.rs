@@ -5,7 +5,6 @@ pub mod allocations;
 pub mod clock;
 pub mod counts;
 pub mod deadline;
-pub mod domain_name;
 pub mod drawn;
 pub mod latest;
 pub mod links;

@@ -15,7 +15,7 @@ mod text;
 
 use columns::RowReading;
 use csv_rows::{CsvRows, CsvStyle};
-use edgelink_model::domain_name;
+use edgelink_wire::domain_name;
 use encoding_rs::Encoding;
 use json_items::JsonItems;
 use lines::{LineReader, MAX_LINE_BYTES};

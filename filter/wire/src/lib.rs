@@ -30,6 +30,8 @@ pub mod clicks;
 pub mod code;
 pub mod code_filter;
 pub mod domain;
+#[cfg(feature = "targets")]
+pub mod domain_name;
 pub mod domain_record;
 pub mod domain_set;
 pub mod dry_run;

@@ -3,8 +3,8 @@
 //! Words are in lower case. A search finds a link if each of its words begins the code, the host of the target, or a
 //! word of title or tags.
 
-use crate::domain_name;
 use crate::links::model::LinkContent;
+use edgelink_wire::domain_name;
 use std::collections::BTreeSet;
 
 /// The most words of a link; further ones are not searched.

@@ -1,7 +1,6 @@
 //! Names of domains as people write them: in Unicode, which is Punycode inside (UTS #46).
 
-use edgelink_wire::Domain;
-use edgelink_wire::domain::DomainError;
+use crate::domain::{Domain, DomainError};
 use std::borrow::Cow;
 
 /// Parses a host with an optional port, in Unicode or Punycode.
