@@ -73,9 +73,10 @@ fn hash(token: &str) -> [u8; 32] {
 /// The base path of the admin API.
 const API: &str = "/api/v1";
 
-/// The base path of Shlink's API: the newest version, and those before it, which have the same routes.
+/// The base paths of Shlink's API, the newest version last: all have the same routes.
+pub const SHLINK_VERSIONS: [&str; 3] = ["/rest/v1", "/rest/v2", SHLINK];
+
 const SHLINK: &str = "/rest/v3";
-const OLDER_SHLINK: [&str; 2] = ["/rest/v1", "/rest/v2"];
 
 /// Identifies the caller of a request by its API key.
 ///
@@ -149,7 +150,9 @@ pub(crate) fn route(request: &Request) -> Option<Cow<'_, str>> {
     if path.starts_with(SHLINK) {
         return Some(path.into());
     }
-    let older = OLDER_SHLINK.iter().find_map(|base| path.strip_prefix(base));
+    let older = SHLINK_VERSIONS
+        .iter()
+        .find_map(|base| path.strip_prefix(base));
     older.map(|path| format!("{SHLINK}{path}").into())
 }
 

@@ -14,6 +14,7 @@ mod tags;
 mod view;
 mod visits;
 
+pub use super::auth::SHLINK_VERSIONS as VERSIONS;
 pub use failure::translate;
 
 use super::api;
@@ -32,9 +33,6 @@ use std::sync::Arc;
 
 /// The version of Shlink that is emulated. Clients offer features by it.
 const VERSION: &str = "5.1.5";
-
-/// The base paths of its versions.
-pub const VERSIONS: [&str; 3] = ["/rest/v1", "/rest/v2", "/rest/v3"];
 
 const HEALTH_TYPE: HeaderValue = HeaderValue::from_static("application/health+json");
 

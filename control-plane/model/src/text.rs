@@ -18,6 +18,15 @@ pub fn tidy(text: &str) -> String {
         .to_owned()
 }
 
+/// The first `most` characters of a text.
+#[must_use]
+pub fn cut(text: &str, most: usize) -> &str {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => &text[..end],
+        None => text,
+    }
+}
+
 /// Zero width space, word joiner, and byte order mark. Joiners are parts of emoji and of scripts.
 fn is_without_width(letter: char) -> bool {
     matches!(letter, '\u{200b}' | '\u{2060}' | '\u{feff}')

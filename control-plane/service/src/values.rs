@@ -17,9 +17,9 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 /// The longest title in characters.
-pub(crate) const MAX_TITLE_LENGTH: usize = 512;
+pub const MAX_TITLE_LENGTH: usize = 512;
 /// The longest notes in characters.
-pub(crate) const MAX_NOTES_LENGTH: usize = 4096;
+pub const MAX_NOTES_LENGTH: usize = 4096;
 /// The longest external id in bytes.
 pub(crate) const MAX_EXTERNAL_ID_LENGTH: usize = 255;
 /// The longest campaign parameter in characters.

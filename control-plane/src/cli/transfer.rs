@@ -4,7 +4,8 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use edgelink_transfer::{
     ApiClient, ColumnMapError, Encoding, ExportOptions, Format, ImportMemory, ImportOptions,
-    ImportSummary, Mapping, Peer, TransferError, export, fetch, import, survey,
+    ImportSummary, Mapping, Peer, Survey, SurveyedFile, TransferError, export, fetch,
+    import_surveyed, survey,
 };
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -147,17 +148,17 @@ impl ImportArguments {
             memory: ImportMemory::default(),
             is_dry_run: self.dry_run,
         };
+        let file = survey(&options.file, &options.mapping)?;
+        show_survey(&file.survey, &options.file);
         // An import that goes on was agreed to when it began.
         if !options.is_dry_run && !options.checkpoint.exists() {
-            let is_whole = try_out(&client, &options).await?;
+            let is_whole = try_out(&client, &file, &options).await?;
             if !is_whole && !self.yes && !confirmed() {
                 let report = options.report;
                 return Err(CommandError::NotWhole { report });
             }
-        } else {
-            show_survey(&options)?;
         }
-        let summary = import(&client, &options).await?;
+        let summary = import_surveyed(&client, &file, &options).await?;
         println!("{}", description(&summary, options.is_dry_run));
         if summary.noted > 0 {
             println!("see {}", options.report.display());
@@ -203,27 +204,27 @@ impl ImportArguments {
     }
 }
 
-/// Prints what is in the file, and returns whether all of it is kept as far as columns say.
-fn show_survey(options: &ImportOptions) -> Result<bool, CommandError> {
-    let survey = survey(&options.file, &options.mapping)?;
-    println!("{}: {survey}", options.file.display());
-    let mut is_whole = true;
+/// Prints what is in the file.
+fn show_survey(survey: &Survey, file: &Path) {
+    println!("{}: {survey}", file.display());
     for warning in survey.warnings() {
         println!("  {warning}");
-        is_whole = false;
     }
-    Ok(is_whole)
 }
 
 /// Tries the import out, prints its outcome, and returns whether all would be imported and kept.
-async fn try_out(client: &ApiClient, options: &ImportOptions) -> Result<bool, CommandError> {
-    let is_whole = show_survey(options)?;
+async fn try_out(
+    client: &ApiClient,
+    file: &SurveyedFile,
+    options: &ImportOptions,
+) -> Result<bool, CommandError> {
     let trial = ImportOptions {
         is_dry_run: true,
         ..options.clone()
     };
-    let summary = import(client, &trial).await?;
+    let summary = import_surveyed(client, file, &trial).await?;
     println!("{}", description(&summary, true));
+    let is_whole = file.survey.warnings().next().is_none();
     Ok(is_whole && summary.failed() == 0 && summary.noted == 0)
 }
 

@@ -8,9 +8,7 @@
 use super::client::{Destination, ImportMode, ItemResult};
 use super::http::{AttemptError, ClientError, with_retries};
 use super::report::{Entry, Outcome, ReportWriter, source, without_password};
-use super::source::{
-    Format, Item, LinkFile, MAX_PLACES, Mapping, Records, SourceProblem, SourceRecord, Survey,
-};
+use super::source::{Format, Item, LinkFile, MAX_PLACES, Mapping, Records, SourceRecord, Survey};
 use super::{TransferError, in_file, read_checkpoint, write_checkpoint};
 use edgelink_model::clock;
 use edgelink_service::passwords::MAX_PER_REQUEST;
@@ -23,6 +21,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The most bytes of records in a batch: below the API's limit of a request.
 const MAX_BATCH_BYTES: usize = 8 << 20;
@@ -161,32 +160,53 @@ pub struct ImportProgress {
     pub summary: ImportSummary,
 }
 
+/// A file that was read to its end before it is imported.
+#[derive(Clone, Debug)]
+pub struct SurveyedFile {
+    source: LinkFile,
+    /// What is in it.
+    pub survey: Arc<Survey>,
+}
+
 /// Reads a file to its end, and says what is in it, before it is imported.
 ///
 /// # Errors
 /// [`TransferError::Source`] if nothing of it is to be imported.
-pub fn survey(file: &Path, mapping: &Mapping) -> Result<Survey, TransferError> {
-    let (_, survey) = LinkFile::survey(file, mapping).map_err(in_source(file))?;
-    Ok(survey)
-}
-
-fn in_source(file: &Path) -> impl FnOnce(SourceProblem) -> TransferError + '_ {
-    |problem| TransferError::Source {
+pub fn survey(file: &Path, mapping: &Mapping) -> Result<SurveyedFile, TransferError> {
+    let found = LinkFile::survey(file, mapping);
+    let (source, survey) = found.map_err(|problem| TransferError::Source {
         path: file.to_owned(),
         problem,
-    }
+    })?;
+    Ok(SurveyedFile {
+        source,
+        survey: Arc::new(survey),
+    })
+}
+
+/// Surveys a file, and imports it, or the rest of it after an earlier run, with a progress bar.
+///
+/// # Errors
+/// The errors of [`survey`] and [`watch_import`].
+pub async fn import(
+    client: &super::ApiClient,
+    options: &ImportOptions,
+) -> Result<ImportSummary, TransferError> {
+    let file = survey(&options.file, &options.mapping)?;
+    import_surveyed(client, &file, options).await
 }
 
 /// Imports a file, or the rest of it after an earlier run, with a progress bar.
 ///
 /// # Errors
 /// The errors of [`watch_import`].
-pub async fn import(
+pub async fn import_surveyed(
     client: &super::ApiClient,
+    file: &SurveyedFile,
     options: &ImportOptions,
 ) -> Result<ImportSummary, TransferError> {
     let bar = progress_bar();
-    let summary = watch_import(client, options, |progress| show(&bar, progress)).await?;
+    let summary = watch_import(client, file, options, |progress| show(&bar, progress)).await?;
     bar.finish();
     Ok(summary)
 }
@@ -197,11 +217,10 @@ pub async fn import(
 /// A [`TransferError`] that stops the import. A record that cannot be imported does not: it is reported.
 pub async fn watch_import(
     destination: &impl Destination,
+    SurveyedFile { source, survey }: &SurveyedFile,
     options: &ImportOptions,
     mut observe: impl FnMut(&ImportProgress),
 ) -> Result<ImportSummary, TransferError> {
-    let (source, survey) =
-        LinkFile::survey(&options.file, &options.mapping).map_err(in_source(&options.file))?;
     let size = survey.bytes;
     let mut state = resume(options, source.format)?;
     let records = source.records(state.summary.records);
@@ -210,7 +229,7 @@ pub async fn watch_import(
     observe(&state.progress(size));
     let mut foreseen = ForeseenCodes::new(options.memory.max_foreseen);
     while let Some(batch) =
-        next_batch(&mut records, &source, &state, options.memory).map_err(in_file(&options.file))?
+        next_batch(&mut records, source, &state, options.memory).map_err(in_file(&options.file))?
     {
         let mut outcomes = Vec::new();
         if !batch.items.is_empty() {
@@ -483,7 +502,7 @@ fn head(path: &Path, limit: u64) -> Result<(String, u64), TransferError> {
 /// that a retry sends the same batch.
 fn next_batch(
     records: &mut Records,
-    source: &LinkFile<'_>,
+    source: &LinkFile,
     state: &ImportCheckpoint,
     memory: ImportMemory,
 ) -> io::Result<Option<ImportBatch>> {

@@ -20,7 +20,10 @@ pub use fetch::{Peer, fetch};
 pub use http::AttemptError;
 pub use http::ClientError;
 pub use import::watch_import;
-pub use import::{ImportMemory, ImportOptions, ImportProgress, ImportSummary, import, survey};
+pub use import::{
+    ImportMemory, ImportOptions, ImportProgress, ImportSummary, SurveyedFile, import,
+    import_surveyed, survey,
+};
 pub use source::{
     ColumnMap, ColumnMapError, Format, Loss, Mapping, Meaning, SourceProblem, Survey,
 };

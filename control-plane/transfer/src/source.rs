@@ -76,17 +76,17 @@ fn canonical(domain: &str) -> String {
 
 /// A file whose encoding and format are known, and the mapping of its records.
 #[derive(Clone, Debug)]
-pub(super) struct LinkFile<'m> {
+pub(super) struct LinkFile {
     path: PathBuf,
     encoding: &'static Encoding,
     pub(super) format: Format,
-    mapping: &'m Mapping,
+    mapping: Mapping,
 }
 
-impl<'m> LinkFile<'m> {
+impl LinkFile {
     /// The file, in the encoding and the format of the mapping, or else in what is found out about it; `None` if the format is
     /// not recognised.
-    fn of(path: &Path, mapping: &'m Mapping) -> io::Result<Option<Self>> {
+    fn of(path: &Path, mapping: &Mapping) -> io::Result<Option<Self>> {
         let encoding = match mapping.encoding {
             Some(encoding) => encoding,
             None => encoding_of(path)?,
@@ -99,7 +99,7 @@ impl<'m> LinkFile<'m> {
             path: path.to_owned(),
             encoding,
             format,
-            mapping,
+            mapping: mapping.clone(),
         }))
     }
 
@@ -125,7 +125,7 @@ impl<'m> LinkFile<'m> {
         items.into_iter().map(complete).collect()
     }
 
-    fn rows(&self, began: u64) -> RowReading<'m> {
+    fn rows(&self, began: u64) -> RowReading<'_> {
         let began = i64::try_from(began).unwrap_or(i64::MAX);
         RowReading {
             rules: self.format.rules(),
@@ -137,7 +137,7 @@ impl<'m> LinkFile<'m> {
 
     /// Fills in defaults of the item, and replaces its domain.
     fn complete(&self, mut item: Item) -> Result<Item, String> {
-        let mapping = self.mapping;
+        let mapping = &self.mapping;
         let fields = &mut item.fields;
         if mapping.is_without_history {
             fields.remove("createdAt");

@@ -277,10 +277,14 @@ impl UnresolvedClicks {
     fn add_orphan(&mut self, kind: OrphanKind, url: u32, click: &NewClick) {
         let texts = &self.chunk.texts;
         let [country, city, referrer, language, utm @ ..] =
-            click.texts.map(|text| match texts.shared(text) {
-                text if text.as_bytes() == EMPTY => Arc::default(),
-                text => text,
-            });
+            click.texts.map(|text| texts.shared(text));
+        let utm = utm.map(|text| {
+            if *text == *EMPTY {
+                Arc::default()
+            } else {
+                text
+            }
+        });
         let user_agent = &self.chunk.agents[click.agent as usize];
         let described = Described {
             status: click.status,
@@ -404,10 +408,7 @@ async fn find(chunk: &mut Chunk, resolver: &LinkResolver) -> Result<(), StoreErr
             (None, None) => {}
         }
     }
-    clicks.take_campaigns(
-        links,
-        str::from_utf8(EMPTY).ok().and_then(|text| texts.find(text)),
-    );
+    clicks.take_campaigns(links, texts.find(EMPTY));
     for orphan in orphans {
         if let Some(domain) = domains.get(host(&orphan.url)) {
             orphan.domain_id = domain.id;

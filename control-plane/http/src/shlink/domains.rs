@@ -24,13 +24,17 @@ struct Redirects {
 }
 
 impl Redirects {
+    fn new(root: Option<String>, not_found: Option<String>) -> Self {
+        Self {
+            base_url_redirect: root,
+            regular404_redirect: not_found.clone(),
+            invalid_short_url_redirect: not_found,
+        }
+    }
+
     fn of(table: &DomainTable, domain: &Domain) -> Self {
         let targets = table.targets(domain).map(|target| (*target).to_owned());
-        Self {
-            base_url_redirect: targets.root,
-            regular404_redirect: targets.not_found.clone(),
-            invalid_short_url_redirect: targets.not_found,
-        }
+        Self::new(targets.root, targets.not_found)
     }
 }
 
@@ -68,9 +72,10 @@ pub(super) async fn redirects(
 ) -> Result<Response, Failure> {
     let mut fields = Fields::new(object);
     let name = fields.required("domain", values::string);
-    let root = fields.nullable("baseUrlRedirect", redirect);
-    let unused = fields.nullable("regular404Redirect", redirect);
-    let unknown = fields.nullable("invalidShortUrlRedirect", redirect);
+    let mut redirect = |field| fields.nullable(field, redirect).map(Option::flatten);
+    let root = redirect("baseUrlRedirect");
+    let unused = redirect("regular404Redirect");
+    let unknown = redirect("invalidShortUrlRedirect");
     let name = name.unwrap_or_default();
     let found = app.domain_service.find(&caller, &name).await;
     let seen = match found {
@@ -82,10 +87,7 @@ pub(super) async fn redirects(
     };
     let now = DomainView::of(&seen).not_found_url;
     let changed = |wanted: Option<Option<String>>| wanted.filter(|wanted| *wanted != now);
-    let not_found = match (
-        changed(unused.map(Option::flatten)),
-        changed(unknown.map(Option::flatten)),
-    ) {
+    let not_found = match (changed(unused), changed(unknown)) {
         (Some(one), Some(other)) if one != other => {
             fields.refuse(
                 "regular404Redirect",
@@ -97,7 +99,7 @@ pub(super) async fn redirects(
     };
     fields.finish()?;
     let mut change = Map::new();
-    if let Some(root) = root.map(Option::flatten) {
+    if let Some(root) = root {
         change.insert("rootUrl".to_owned(), root.into());
     }
     if let Some(not_found) = not_found {
@@ -108,12 +110,7 @@ pub(super) async fn redirects(
     let changed = app.domain_service.change(&caller, &seen, change).await?;
     Ok(changed.answer(|seen| {
         let view = DomainView::of(&seen);
-        let redirects = Redirects {
-            base_url_redirect: view.root_url,
-            regular404_redirect: view.not_found_url.clone(),
-            invalid_short_url_redirect: view.not_found_url,
-        };
-        Json(redirects).into_response()
+        Json(Redirects::new(view.root_url, view.not_found_url)).into_response()
     }))
 }
 

@@ -4,6 +4,7 @@
 use crate::app::App;
 use crate::auth::Caller;
 use axum::extract::{FromRequestParts, Path};
+use edgelink_model::text::cut;
 use edgelink_model::timestamp::lenient;
 use edgelink_service::fields::{Fields, Reason};
 use edgelink_service::link_list;
@@ -15,9 +16,6 @@ use edgelink_wire::{Code, Domain, LinkKey};
 use http::request::Parts;
 use serde_json::{Map, Value};
 use std::sync::Arc;
-
-/// The longest title in characters.
-const MAX_TITLE: usize = 512;
 
 /// Name of the default domain in filters.
 const DEFAULT_DOMAIN: &str = "DEFAULT";
@@ -102,7 +100,7 @@ pub(super) fn time(value: &Value) -> Result<u64, Reason> {
 }
 
 /// A tag as Shlink stores it: trimmed, in lower case, with dashes for spaces.
-pub(super) fn tag(text: &str) -> String {
+fn tag(text: &str) -> String {
     text.trim().to_lowercase().replace(' ', "-")
 }
 
@@ -112,15 +110,13 @@ pub(super) fn filter_tags(value: &Value) -> Result<Vec<String>, Reason> {
 }
 
 fn tags(value: &Value) -> Value {
-    let tags = value.as_array().map_or(&[][..], Vec::as_slice);
     let normal = |value: &Value| match value {
         Value::String(text) => Value::from(tag(text)),
         other => other.clone(),
     };
-    if value.is_array() {
-        tags.iter().map(normal).collect()
-    } else {
-        value.clone()
+    match value {
+        Value::Array(tags) => tags.iter().map(normal).collect(),
+        other => other.clone(),
     }
 }
 
@@ -150,9 +146,7 @@ fn normalize(object: &mut Map<String, Value>) {
         change(name, |text| lenient::parsed(text).and_then(lenient::shown));
     }
     change("title", |title| {
-        let end = title.char_indices().nth(MAX_TITLE);
-        let cut = end.map_or(title, |(end, _)| &title[..end]);
-        Some(cut.trim().to_owned())
+        Some(cut(title, values::MAX_TITLE_LENGTH).trim().to_owned())
     });
     change("customSlug", |slug| {
         Some(slug.trim().replace([' ', '/'], "-"))
@@ -173,8 +167,8 @@ pub(super) fn number(value: &Value, most: usize) -> Result<usize, Reason> {
         .ok_or_else(|| Reason::Owned(format!("must be a number of 1 to {most}")))
 }
 
-/// Brings the fields of a short URL into the form of the admin API, and takes that out of `object` which it does not have. Returns the error if the field asks for
-/// anything but the behaviour we have anyway.
+/// Brings the fields of a short URL into the form of the admin API, and takes out what it does not have. Returns the error
+/// if a field asks for anything but the behaviour we have anyway.
 pub(super) fn take_foreign(
     object: &mut Map<String, Value>,
     links: &LinksConfig,

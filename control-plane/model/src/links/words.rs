@@ -4,6 +4,7 @@
 //! word of title or tags.
 
 use crate::links::model::LinkContent;
+use crate::text::cut;
 use edgelink_wire::domain_name;
 use std::collections::BTreeSet;
 
@@ -33,17 +34,10 @@ pub fn words_of(content: &LinkContent) -> BTreeSet<String> {
             break;
         }
         if !word.is_empty() {
-            words.insert(cut(&word.to_lowercase()).to_owned());
+            words.insert(cut(&word.to_lowercase(), MAX_WORD_LENGTH).to_owned());
         }
     }
     words
-}
-
-fn cut(word: &str) -> &str {
-    match word.char_indices().nth(MAX_WORD_LENGTH) {
-        Some((end, _)) => &word[..end],
-        None => word,
-    }
 }
 
 /// The words of a search, at least one.
@@ -156,7 +150,7 @@ impl SearchWord {
                 format!("{host}{path}")
             },
             hosts: [range(&host), range(&format!("www.{host}"))],
-            words: TextRange::beginning(cut(rest)),
+            words: TextRange::beginning(cut(rest, MAX_WORD_LENGTH)),
         })
     }
 

@@ -3,17 +3,15 @@
 use super::format::FormatRules;
 use super::meaning::{ColumnMap, Meaning, spelled};
 use super::record::Item;
+use edgelink_model::text::cut;
 use edgelink_model::timestamp::lenient as times;
+use edgelink_service::values::{MAX_NOTES_LENGTH, MAX_TITLE_LENGTH};
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use url::Url;
 
 /// The most places of a link: each becomes an item with all properties of the link.
 pub(in super::super) const MAX_PLACES: usize = 100;
-
-/// Limits of the API, in characters.
-const MAX_TITLE: usize = 512;
-const MAX_NOTES: usize = 4096;
 
 /// The reading of rows of a system.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +126,11 @@ impl RowField<'_> {
     fn flag(&self) -> Result<bool, String> {
         let text = self.text();
         flag(&text).ok_or_else(|| format!("{} is neither true nor false: {text}", self.name))
+    }
+
+    fn number(&self) -> Result<u64, String> {
+        let text = self.text();
+        whole_number(&text).ok_or_else(|| format!("{} is no number: {text}", self.name))
     }
 
     /// The state that the value stands for.
@@ -284,10 +287,10 @@ impl<'r> RowFields<'r> {
             let line: String = letters
                 .map(|letter| if letter.is_control() { ' ' } else { letter })
                 .collect();
-            let short = cut(&line, MAX_TITLE);
+            let short = cut(&line, MAX_TITLE_LENGTH).to_owned();
             if short.len() < line.len() {
                 item.notes.push(format!(
-                    "the title is cut to {MAX_TITLE} characters, and whole in the notes"
+                    "the title is cut to {MAX_TITLE_LENGTH} characters, and whole in the notes"
                 ));
                 notes.insert(0, line);
             }
@@ -295,10 +298,11 @@ impl<'r> RowFields<'r> {
         }
         let notes = notes.join("\n\n");
         if !notes.is_empty() {
-            let short = cut(&notes, MAX_NOTES);
+            let short = cut(&notes, MAX_NOTES_LENGTH).to_owned();
             if short.len() < notes.len() {
-                item.notes
-                    .push(format!("the notes are cut to {MAX_NOTES} characters"));
+                item.notes.push(format!(
+                    "the notes are cut to {MAX_NOTES_LENGTH} characters"
+                ));
             }
             item.set("notes", short);
         }
@@ -381,9 +385,7 @@ impl<'r> RowFields<'r> {
         let Some(field) = self.get(Meaning::MaxVisits) else {
             return Ok(());
         };
-        let text = field.text();
-        let most =
-            whole_number(&text).ok_or_else(|| format!("{} is no number: {text}", field.name))?;
+        let most = field.number()?;
         if most == 0 {
             return Ok(());
         }
@@ -452,13 +454,7 @@ impl<'r> RowFields<'r> {
                 Some(Meaning::Text(name)) => item.set(name, field.text()),
                 Some(Meaning::Flag(name)) => item.set(name, field.flag()?),
                 Some(Meaning::NotFlag(name)) => item.set(name, !field.flag()?),
-                Some(Meaning::Number(name)) => {
-                    let text = field.text();
-                    let number = whole_number(&text);
-                    let number =
-                        number.ok_or_else(|| format!("{} is no number: {text}", field.name))?;
-                    item.set(name, number);
-                }
+                Some(Meaning::Number(name)) => item.set(name, field.number()?),
                 _ => {}
             }
         }
@@ -585,9 +581,4 @@ fn place(short: &str) -> Result<Place, String> {
         domain: Some(format!("{host}{}", port.unwrap_or_default())),
         code: Some(code.into_owned()),
     })
-}
-
-/// The first `most` characters of a text.
-fn cut(text: &str, most: usize) -> String {
-    text.chars().take(most).collect()
 }

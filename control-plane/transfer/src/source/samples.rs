@@ -9,7 +9,7 @@ const BEGAN: u64 = 1_796_000_000;
 
 /// What is read of a file.
 #[derive(Debug, PartialEq)]
-struct Read {
+struct Contents {
     format: Format,
     items: Vec<Value>,
     notes: Vec<String>,
@@ -22,7 +22,7 @@ fn written(bytes: &[u8]) -> tempfile::NamedTempFile {
     file
 }
 
-fn read_as(bytes: &[u8], mapping: &Mapping) -> Result<Read, SourceProblem> {
+fn read_as(bytes: &[u8], mapping: &Mapping) -> Result<Contents, SourceProblem> {
     let file = written(bytes);
     let (source, survey) = LinkFile::survey(file.path(), mapping)?;
     let mut records = source.records(0).unwrap();
@@ -38,7 +38,7 @@ fn read_as(bytes: &[u8], mapping: &Mapping) -> Result<Read, SourceProblem> {
             }
         }
     }
-    Ok(Read {
+    Ok(Contents {
         format: survey.format,
         items,
         notes,
@@ -46,13 +46,13 @@ fn read_as(bytes: &[u8], mapping: &Mapping) -> Result<Read, SourceProblem> {
     })
 }
 
-fn read(text: &str) -> Read {
+fn read(text: &str) -> Contents {
     read_as(text.as_bytes(), &Mapping::default()).unwrap()
 }
 
 /// Of a file of the format, these items, and nothing is lost.
 fn assert_whole(format: Format, text: &str, items: &Value) {
-    let expected = Read {
+    let expected = Contents {
         format,
         items: items.as_array().unwrap().clone(),
         notes: Vec::new(),

@@ -101,14 +101,14 @@ fn guessed(guess: &Option<Format>) -> String {
     }
 }
 
-impl<'m> LinkFile<'m> {
+impl LinkFile {
     /// Reads a file once, to its end.
     ///
     /// # Errors
     /// The reason why nothing of it is to be imported.
     pub(in super::super) fn survey(
         path: &Path,
-        mapping: &'m Mapping,
+        mapping: &Mapping,
     ) -> Result<(Self, Survey), SourceProblem> {
         let source = Self::of(path, mapping)?.ok_or(SourceProblem::Unrecognised)?;
         let guess = source.other_format()?;
@@ -150,9 +150,7 @@ impl<'m> LinkFile<'m> {
         }
         Ok((source, survey))
     }
-}
 
-impl LinkFile<'_> {
     /// The format that the file shows, if it does not show the one that was given. A table may be given as what it is alone.
     fn other_format(&self) -> io::Result<Option<Format>> {
         let (path, encoding) = (&self.path, self.encoding);
@@ -222,7 +220,7 @@ impl SurveyCounts {
         }
     }
 
-    fn into_survey(self, source: &LinkFile<'_>) -> Survey {
+    fn into_survey(self, source: &LinkFile) -> Survey {
         let mut losses: Vec<(Loss, u64)> = self.losses.into_iter().collect();
         losses.sort_by_key(|(_, records)| std::cmp::Reverse(*records));
         Survey {
@@ -237,7 +235,7 @@ impl SurveyCounts {
     }
 }
 
-/// SurveyCounts a value, unless too many others are counted.
+/// Counts a value, unless too many others are counted.
 fn add<T: Ord>(counts: &mut BTreeMap<T, u64>, value: T) {
     if counts.len() < MAX_NAMED || counts.contains_key(&value) {
         *counts.entry(value).or_default() += 1;

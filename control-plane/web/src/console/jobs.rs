@@ -296,15 +296,16 @@ impl Import {
             };
             let read = survey(&options.file, &options.mapping);
             let run = async {
-                locked(&import.state).survey = match read {
-                    Ok(survey) => Some(Arc::new(survey)),
+                let file = match read {
+                    Ok(file) => file,
                     Err(error) => return ended(Err(error), is_dry_run),
                 };
+                locked(&import.state).survey = Some(Arc::clone(&file.survey));
                 tokio::select! {
                     biased;
                     Ok(reason) = too_long => Phase::Stopped(reason.to_owned()),
                     () = stop.cancelled() => stopped(is_dry_run),
-                    result = watch_import(&here, &options, observe) => ended(result, is_dry_run),
+                    result = watch_import(&here, &file, &options, observe) => ended(result, is_dry_run),
                 }
             };
             // A panic ends the import as an error does.

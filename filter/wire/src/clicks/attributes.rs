@@ -187,7 +187,7 @@ fn without_port(authority: &[u8]) -> &[u8] {
 }
 
 /// The value of a UTM parameter that the query of a click has without a value: the target gets it so, whatever it says itself.
-pub const EMPTY: &[u8] = b" ";
+pub const EMPTY: &str = " ";
 
 /// The UTM parameters of a query (without its `?`), in the order of [`super::events::Attributes::utm`], as ranges of `room`,
 /// where their values are written, decoded, up to the first control character. If a name occurs twice, the last value counts. A
@@ -211,7 +211,7 @@ pub fn utm(query: &[u8], room: &mut Vec<u8>) -> [Range<usize>; UTM] {
             let text = decoded(value).take_while(|byte| !byte.is_ascii_control());
             room.extend(text.take(MAX_TEXT));
             if room.len() == start {
-                room.extend(EMPTY);
+                room.extend(EMPTY.as_bytes());
             }
             *place = start..room.len();
         }
@@ -346,9 +346,9 @@ mod tests {
         let query = b"utm_term=a&x=1&utm_source=News%20letter+1&utm_source=late&utm_medium&utm_content=&utm_other=x&utm_campaign=%ff";
         let mut room = b"of before".to_vec();
         let found = utm(query, &mut room).map(|range| &room[range]);
-        assert_eq!(found, [&b"late"[..], b"", b"\xff", b"a", EMPTY]);
+        assert_eq!(found, [&b"late"[..], b"", b"\xff", b"a", EMPTY.as_bytes()]);
         let found = utm(b"utm_source=a%20b%00c&utm_term=%0ad", &mut room).map(|range| &room[range]);
-        assert_eq!((found[0], found[3]), (&b"a b"[..], EMPTY));
+        assert_eq!((found[0], found[3]), (&b"a b"[..], EMPTY.as_bytes()));
         let long = [b"utm_source=", &[b'a'; 9_000][..], b"&utm_term=b"].concat();
         let found = utm(&long, &mut room);
         assert_eq!(
